@@ -1,0 +1,131 @@
+#include "core/threads.h"
+
+#include <immintrin.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "core/check.h"
+
+namespace tessera {
+namespace {
+
+// About 20 us on a 3 GHz core: longer than any op of a decode step that leaves workers waiting, short against a time slice.
+constexpr int kSpins = 2000;
+
+std::vector<int> UsableCpus() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return {0};
+  std::set<std::string> cores_seen;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &mask)) continue;
+    // Two hyper-threads of a core list the same siblings; the first of them stands for the core.
+    std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+    std::string core;
+    if (!std::getline(siblings, core)) core = std::to_string(cpu);
+    if (cores_seen.insert(core).second) cpus.push_back(cpu);
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+// Cores granted by cgroup v2's cpu.max, INT_MAX where there is no limit.
+int CgroupCpuLimit() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return INT_MAX;
+  return std::max(1, static_cast<int>(std::stod(quota) / period));
+}
+
+void PinCurrentThread(int cpu) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(cpu, &mask);
+  pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
+}
+
+}  // namespace
+
+int NumUsableCores() { return std::min(static_cast<int>(UsableCpus().size()), CgroupCpuLimit()); }
+
+WorkerPool::WorkerPool(Options options) : num_workers_(options.num_workers) {
+  TSR_CHECK(num_workers_ >= 1, "{} workers", num_workers_);
+  const std::vector<int> cpus = UsableCpus();
+  // More workers than cores would fight for them: the kernel places them better than we could.
+  const bool pin = options.pin && num_workers_ > 1 && num_workers_ <= static_cast<int>(cpus.size());
+  if (pin) PinCurrentThread(cpus[0]);
+  for (int worker_idx = 1; worker_idx < num_workers_; ++worker_idx) {
+    const int cpu = pin ? cpus[worker_idx] : -1;
+    threads_.emplace_back([this, worker_idx, cpu] {
+      if (cpu >= 0) PinCurrentThread(cpu);
+      WorkerMain(worker_idx);
+    });
+  }
+}
+
+WorkerPool::~WorkerPool() {
+  stopping_ = true;
+  Publish(generation_.value, generation_.value.load(std::memory_order_relaxed) + 1);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkerPool::WaitWhileEqual(std::atomic<uint32_t>& word, uint32_t old) noexcept {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (word.load(std::memory_order_acquire) != old) return;
+    _mm_pause();
+  }
+  while (word.load(std::memory_order_acquire) == old)
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
+}
+
+void WorkerPool::Publish(std::atomic<uint32_t>& word, uint32_t value) noexcept {
+  word.store(value, std::memory_order_release);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void WorkerPool::WorkerMain(int worker_idx) {
+  uint32_t seen = 0;
+  for (;;) {
+    WaitWhileEqual(generation_.value, seen);
+    seen = generation_.value.load(std::memory_order_acquire);
+    if (stopping_) return;
+    function_(argument_, worker_idx);
+    Barrier();
+  }
+}
+
+void WorkerPool::Run(Function function, void* argument) noexcept {
+  if (num_workers_ == 1) {
+    function(argument, 0);
+    return;
+  }
+  function_ = function;
+  argument_ = argument;
+  Publish(generation_.value, generation_.value.load(std::memory_order_relaxed) + 1);
+  function(argument, 0);
+  Barrier();
+}
+
+void WorkerPool::Barrier() noexcept {
+  if (num_workers_ == 1) return;
+  const uint32_t phase = barrier_phase_.value.load(std::memory_order_acquire);
+  if (arrived_.value.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(num_workers_)) {
+    arrived_.value.store(0, std::memory_order_relaxed);
+    Publish(barrier_phase_.value, phase + 1);
+  } else {
+    WaitWhileEqual(barrier_phase_.value, phase);
+  }
+}
+
+}  // namespace tessera
