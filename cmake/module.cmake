@@ -1,7 +1,28 @@
+# tessera_tier(MODULE TIER FLAGS SOURCES...): the module's *_tier.cc files compiled for one instruction tier, each tier in its own namespace.
+function(tessera_tier MODULE TIER FLAGS)
+  set(target tessera_${MODULE}_${TIER})
+  string(TOUPPER ${TIER} upper)
+  add_library(${target} OBJECT ${ARGN})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(${target} PRIVATE TSR_TIER=${TIER} TSR_TIER_${upper})
+  target_compile_options(${target} PRIVATE ${FLAGS} -fno-math-errno -fno-trapping-math)
+  target_link_libraries(${target} PRIVATE tessera_core)
+endfunction()
+
 # tessera_module(NAME DEPS...): the library of src/NAME, the test program of tests/NAME and the benches of bench/NAME.
 # DEPS are the arrows of docs/architecture.md: what this module may include, and therefore link.
 function(tessera_module NAME)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${NAME}/*.cc)
+  file(GLOB tier_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${NAME}/*_tier.cc)
+  if(tier_sources)
+    list(REMOVE_ITEM sources ${tier_sources})
+    tessera_tier(${NAME} scalar "" ${tier_sources})
+    tessera_tier(${NAME} avx2 "-mavx2;-mfma;-mf16c;-mbmi2;-mtune=haswell" ${tier_sources})
+    # -mtune=znver3: gcc's icelake tuning splits 512-bit loads; this one does not (measured on gcc 12).
+    tessera_tier(${NAME} avx512 "-march=icelake-server;-mavx512bf16;-mtune=znver3;-mprefer-vector-width=512" ${tier_sources})
+    list(APPEND sources $<TARGET_OBJECTS:tessera_${NAME}_scalar> $<TARGET_OBJECTS:tessera_${NAME}_avx2>
+                        $<TARGET_OBJECTS:tessera_${NAME}_avx512>)
+  endif()
   if(NOT sources)
     message(STATUS "module ${NAME} has no sources yet")
     add_library(tessera_${NAME} INTERFACE)

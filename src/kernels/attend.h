@@ -1,0 +1,29 @@
+// Attention of one token's heads over given rows, keys = values, with a sink in the denominator (spec/model.md section 5.6):
+// s_i = scale * (q . kv_i), o = sum_i exp(s_i - m) kv_i / (sum_i exp(s_i - m) + exp(sink - m)), m = max_i s_i.
+// Every sum over entries runs in the order of the rows; every dot in a fixed order of columns. So an output depends on its own query and
+// the rows alone, not on how heads are divided over workers.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/view.h"
+
+namespace tessera {
+
+template <class T>
+struct AttendArguments {
+  View<const T> q;      // [num_heads, head_dim]
+  View<const T> kv;     // [num_entries, head_dim], num_entries >= 1
+  const float* sink;    // [num_heads]
+  float scale = 1;
+  bool round_probabilities = false;  // --numerics reference: exp(s - m) rounded to bf16 for the sum over kv, not in the denominator
+  View<T> out;          // [num_heads, head_dim], one rounding
+  float* scratch;       // AttendScratchFloats(num_entries), private to the caller
+};
+constexpr int64_t AttendScratchFloats(int64_t num_entries) { return 16 * (num_entries + 16); }
+
+template <class T>
+void Attend(const AttendArguments<T>& arguments) noexcept;
+
+}  // namespace tessera
