@@ -71,4 +71,13 @@ inline Range PartOf(int64_t count, int worker_idx, int num_workers, int64_t grai
   return {begin < count ? begin : count, end < count ? end : count};
 }
 
+// What a function run on every worker learns about who runs it.
+struct WorkerContext {
+  int worker_idx = 0;
+  int num_workers = 1;
+  uint8_t* scratch = nullptr;  // private to the worker, 64-byte aligned, contents undefined; its size was fixed when the plan was built
+
+  Range PartOf(int64_t count, int64_t grain = 1) const { return tessera::PartOf(count, worker_idx, num_workers, grain); }
+};
+
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "core/view.h"
 #include "model/config.h"
 #include "model/safetensors.h"
+#include "moe/experts.h"
 
 namespace tessera {
 
@@ -33,11 +34,6 @@ struct TensorSpec {
 
 // Every tensor of a checkpoint of this config in the usual storage, drafts included, vision not.
 std::vector<TensorSpec> TensorTable(const ModelConfig& config);
-
-struct ExpertWeights {
-  QuantView w1, w3;  // gate, up [moe_intermediate_size, hidden]
-  QuantView w2;      // down [hidden, moe_intermediate_size]
-};
 
 struct HyperConnectionWeights {
   QuantView fn;        // F32 [2 hc_mult + hc_mult^2, hc_mult * hidden]
