@@ -38,6 +38,9 @@ struct CacheLayout {
   CacheKind kind = CacheKind::kWindow;
   int64_t rows_per_slot = 0;
   int64_t row_bytes = 0;
+  // What a sequence of n tokens has in it: the rows of its last `ring_tokens` positions, or, where that is 0, n / ratio rows from the start.
+  int64_t ring_tokens = 0;
+  int ratio = 1;
 };
 
 class KvCache {
