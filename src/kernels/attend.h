@@ -11,6 +11,9 @@
 
 namespace tessera {
 
+// Heads that share one pass over the rows: two AVX-512 registers of lanes, so that a kv value is widened once for 32 products.
+constexpr int64_t kAttendBlockHeads = 32;
+
 template <class T>
 struct AttendArguments {
   View<const T> q;      // [num_heads, head_dim]
@@ -18,10 +21,10 @@ struct AttendArguments {
   const float* sink;    // [num_heads]
   float scale = 1;
   bool round_probabilities = false;  // --numerics reference: exp(s - m) rounded to bf16 for the sum over kv, not in the denominator
-  View<T> out;          // [num_heads, head_dim], one rounding
+  View<T> out;          // [num_heads, head_dim], one rounding; may be q
   float* scratch;       // AttendScratchFloats(num_entries), private to the caller
 };
-constexpr int64_t AttendScratchFloats(int64_t num_entries) { return 16 * (num_entries + 16); }
+constexpr int64_t AttendScratchFloats(int64_t num_entries) { return kAttendBlockHeads * num_entries; }
 
 template <class T>
 void Attend(const AttendArguments<T>& arguments) noexcept;

@@ -67,6 +67,20 @@ inline float ReduceAdd(Vec a) {
   return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
 inline float ReduceMax(Vec a) { return _mm512_reduce_max_ps(a.v); }
+// Bit i is set where lane i of a is >= lane i of b (never where either is NaN).
+inline uint32_t MaskGreaterEqual(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ); }
+// 2 * kLanes consecutive values as two registers in the cheapest order to widen (bf16: even columns and odd ones); StorePair undoes it.
+inline void LoadPair(const float* p, Vec* a, Vec* b) { *a = Load(p), *b = Load(p + kLanes); }
+inline void LoadPair(const bf16* p, Vec* a, Vec* b) {
+  const __m512i bits = _mm512_loadu_si512(p);
+  a->v = _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+  b->v = _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+inline void StorePair(Vec a, Vec b, float* p) { Store(a, p), Store(b, p + kLanes); }
+inline void StorePair(Vec a, Vec b, bf16* p) {
+  const __m512i low = _mm512_cvtepu16_epi32(NarrowBf16(a)), high = _mm512_cvtepu16_epi32(NarrowBf16(b));
+  _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
 
 #elif defined(TSR_TIER_AVX2)
 
@@ -133,6 +147,18 @@ inline float ReduceMax(Vec a) {
   const __m128 d = _mm_max_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
 }
+inline uint32_t MaskGreaterEqual(Vec a, Vec b) { return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a.v, b.v, _CMP_GE_OQ))); }
+inline void LoadPair(const float* p, Vec* a, Vec* b) { *a = Load(p), *b = Load(p + kLanes); }
+inline void LoadPair(const bf16* p, Vec* a, Vec* b) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  a->v = _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
+  b->v = _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+inline void StorePair(Vec a, Vec b, float* p) { Store(a, p), Store(b, p + kLanes); }
+inline void StorePair(Vec a, Vec b, bf16* p) {
+  const __m256i low = _mm256_cvtepu16_epi32(NarrowBf16(a)), high = _mm256_cvtepu16_epi32(NarrowBf16(b));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_or_si256(low, _mm256_slli_epi32(high, 16)));
+}
 
 #else  // scalar
 
@@ -164,6 +190,11 @@ inline Vec SelectLess(Vec a, Vec b, Vec yes, Vec no) { return a.v < b.v ? yes : 
 inline Vec ScaleByPowerOfTwo(Vec x, Vec n) { return {x.v * BitsToFloat(static_cast<uint32_t>(static_cast<int>(n.v) + 127) << 23)}; }
 inline float ReduceAdd(Vec a) { return a.v; }
 inline float ReduceMax(Vec a) { return a.v; }
+inline uint32_t MaskGreaterEqual(Vec a, Vec b) { return a.v >= b.v ? 1 : 0; }
+template <class T>
+inline void LoadPair(const T* p, Vec* a, Vec* b) { *a = Load(p), *b = Load(p + 1); }
+template <class T>
+inline void StorePair(Vec a, Vec b, T* p) { Store(a, p), Store(b, p + 1); }
 
 #endif
 
