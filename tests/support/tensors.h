@@ -35,8 +35,9 @@ inline std::map<std::string, Tensor> ReadTensors(const std::string& relative) {
   const std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, all.data(), 8);
+  const Json header = Json::parse(all.substr(8, header_bytes));  // named: a temporary would not live as long as the loop over it
   std::map<std::string, Tensor> tensors;
-  for (const auto& [name, entry] : Json::parse(all.substr(8, header_bytes)).items()) {
+  for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     const size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
     tensors[name] = {entry["dtype"], entry["shape"].get<std::vector<int64_t>>(), all.substr(8 + header_bytes + begin, end - begin)};
