@@ -1,0 +1,69 @@
+// Everything a rank needs to run steps: the model, its caches, the worker pool and the plans of every bucket. The engine decides what a step
+// holds; the runner replays it. Nothing is allocated after Open.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention/kv_cache.h"
+#include "comm/self.h"
+#include "core/step.h"
+#include "core/threads.h"
+#include "model/forward.h"
+#include "model/model.h"
+#include "plan/plan_set.h"
+
+namespace tessera {
+
+struct RunnerOptions {
+  Numerics numerics = Numerics::kBf16;
+  int num_workers = 1;
+  bool pin_workers = true;
+  int32_t max_seqs = 8;
+  int64_t max_context = 0;       // tokens a sequence may have; 0: min(max_position_embeddings, 32768)
+  int32_t prefill_rows = 512;
+  bool record_layers = false;    // keep copies of every layer's results (StepRecord)
+};
+
+class StepRunner {
+ public:
+  // Throws Error when the host refuses the memory. `model` must outlive the runner.
+  StepRunner(const Model& model, RunnerOptions options);
+
+  // The step that the next Replay runs; fill it with Clear and AddSegment. Slots are 0 ... max_seqs - 1.
+  Step& step() { return step_; }
+  // Pads the step to the smallest bucket that holds it and replays that bucket's plan.
+  void Replay();
+  // The same in a bucket of the caller's choice; `run_padding` lets kernels process the padding rows too.
+  void ReplayInBucket(int bucket_idx, bool run_padding);
+
+  // Logits [num_logit_rows, vocab_size] of the last replay, one row per Step::logit_row.
+  View<const float> logits() const;
+  const StepRecord* record() const { return record_.layers.empty() ? nullptr : &record_; }
+
+  const Model& model() const { return model_; }
+  const RunnerOptions& options() const { return options_; }
+  KvCache& cache() { return cache_; }
+  PlanSet& plans() { return *plans_; }
+  int64_t max_context() const { return options_.max_context; }
+  int32_t rows_max() const { return plans_->buckets().back(); }
+
+ private:
+  const Model& model_;
+  RunnerOptions options_;
+  std::vector<int32_t> buckets_;
+  KvCache cache_;
+  SelfCommunicator comm_;
+  WorkerPool pool_;
+  Arena step_arena_;
+  Step step_;
+  std::unique_ptr<Arena> record_arena_;
+  StepRecord record_;
+  std::vector<ForwardOutputs> outputs_;  // by bucket
+  std::unique_ptr<PlanSet> plans_;
+  int last_bucket_ = 0;
+};
+
+}  // namespace tessera
