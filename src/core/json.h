@@ -18,4 +18,7 @@ struct JsonLimits {
 Json ParseJson(std::string_view text, const std::string& what, JsonLimits limits = {});
 Json ReadJsonFile(const std::string& path, JsonLimits limits = {});
 
+// `text` from a file as it may stand in a one-line message: control bytes become '?', and what exceeds `bytes_max` is cut ("...").
+std::string OneLine(std::string_view text, size_t bytes_max = 160);
+
 }  // namespace tessera

@@ -84,12 +84,24 @@ struct ModelConfig {
 
   bool v41() const { return architecture == Architecture::kDeepseekV41; }
   bool IsEngramLayer(int layer_idx) const;
-  bool IsKvSource(int layer_idx) const;     // V4.1: owns a compressor and index keys
-  bool IsIndexSource(int layer_idx) const;  // V4.1: owns an indexer
-  bool HasIndexer(int layer_idx) const;     // V4: ratio 4; V4.1: IsIndexSource
+  bool IsKvSource(int layer_idx) const;                           // V4.1: owns a compressor and index keys
+  bool IsIndexSource(int layer_idx) const;                        // V4.1: owns an indexer
+  bool HasIndexer(int layer_idx) const;                           // V4: ratio 4; V4.1: IsIndexSource
   int64_t activation_block() const { return weight_block_cols; }  // block of Q8 on linear inputs under --numerics reference
   int engram_columns() const { return (engram_max_ngram_size - 1) * engram_n_heads; }
 };
+
+// Bounds on the size of a model, several times those of V4-Pro: with them no product of sizes overflows int64, and the table of tensors
+// of a hostile config stays within a second and a few hundred megabytes.
+constexpr int kLayersMax = 1024;
+constexpr int kExpertsMax = 4096;
+constexpr int64_t kLayersTimesExpertsMax = 65536;
+
+// KV bytes one more token of context costs over all layers: packed compressed entries and index keys, codes and scales. A rate, since an
+// entry is completed every `ratio` tokens; V4's rope tail counted as bf16.
+double CompressedKvBytesPerToken(const ModelConfig& config);
+// KV bytes of the window of one sequence over all layers; does not grow with the context.
+int64_t WindowKvBytes(const ModelConfig& config);
 
 // Throws Error "<what>: field: reason" for a missing, mistyped or contradictory field.
 ModelConfig ParseModelConfig(const Json& json, const std::string& what);
