@@ -34,6 +34,8 @@ Json ParseJson(std::string_view text, const std::string& what, JsonLimits limits
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     Fail("{}: not valid JSON at byte {}", what, error.byte);
+  } catch (const nlohmann::json::exception& error) {  // a number beyond the range of a double
+    Fail("{}: not valid JSON: {}", what, error.what());
   }
 }
 

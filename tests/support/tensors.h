@@ -36,7 +36,8 @@ inline std::map<std::string, Tensor> ReadTensors(const std::string& relative) {
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, all.data(), 8);
   std::map<std::string, Tensor> tensors;
-  for (const auto& [name, entry] : Json::parse(all.substr(8, header_bytes)).items()) {
+  const Json header = Json::parse(all.substr(8, header_bytes));
+  for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     const size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
     tensors[name] = {entry["dtype"], entry["shape"].get<std::vector<int64_t>>(), all.substr(8 + header_bytes + begin, end - begin)};

@@ -103,7 +103,7 @@ class TidyTest(unittest.TestCase):
         self.plant({"src/core/x.h": HEADER}, "nothing includes this header")
         self.plant({"src/nowhere/x.cc": "int x;\n"}, "no glob of CMake")
         self.plant({"tests/core/x.cc": "int x;\n"}, "no glob of CMake")
-        self.plant({"tools/unnamed_tool": "#!/bin/bash\n"}, "nothing names this tool")
+        self.plant({"tools/unnamed" + "_tool": "#!/bin/bash\n"}, "nothing names this tool")
         self.plant({"tests/tools/check.py": "X = 1\n"}, "runs *_test.py")
         self.plant({"docs/x.md": "[x](no_such.md)\n"}, "link to no_such.md")
         self.plant({"tests/core/utils.h": HEADER, "tests/core/check_test.cc": '#include "core/utils.h"\n'}, "does not say")
