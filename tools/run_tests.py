@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds and runs everything that proves the project; ./test calls it after the set-up. Every googletest case, fuzz target, bench, end-to-end
-script and tool check counts as one; the last line is `N passed, N failed` (`, N skipped` when some were). The programs are found by
-globs, as CMake finds them, so nothing is listed twice.
+"""Builds and runs everything that proves the project; ./test calls it after the set-up. Every googletest case, fuzz target, bench,
+end-to-end script and tool check counts as one; the last line is `N passed, N failed` (`, N skipped` when some were). The programs are
+found by globs, as CMake finds them, so nothing is listed twice.
 
-An end-to-end script (tests/end_to_end/*.sh, *.py) gets the tessera binary as its argument, runs in the repository root, and passes with exit
-code 0; 77 means skipped, its last line is the reason. STEM_slow scripts are left out by --fast, STEM_long ones run with --long only."""
+An end-to-end script (tests/end_to_end/*.sh, *.py) gets the tessera binary as its argument, runs in the repository root, and passes with
+exit code 0; 77 means skipped, its last line is the reason. STEM_slow is left out by --fast, STEM_long runs with --long only."""
 
 import argparse
 import os
@@ -58,8 +58,8 @@ def run_program(name, command, limit_s, env=None):
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / (re.sub(r"[^\w.-]+", "_", name) + ".log")
     with open(log, "w+", errors="replace") as output:
-        process = subprocess.Popen([str(part) for part in command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                   start_new_session=True, env={**os.environ, **(env or {})})
+        process = subprocess.Popen([str(part) for part in command], cwd=ROOT, env={**os.environ, **(env or {})}, start_new_session=True,
+                                   stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         try:
             code = process.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
@@ -109,7 +109,7 @@ def run_unit_test(name, binary, limit_s, env):
         skips = [(case, case.find("skipped")) for case in cases if case.find("skipped") is not None]
         failed = sum(1 for case in cases if case.find("failure") is not None)
         passed = sum(1 for case in cases if case.get("result") == "completed") - failed
-        reasons = [f"{case.get('classname')}.{case.get('name')}: {last_lines(tag.get('message') or 'no reason given', 1)}" for case, tag in skips]
+        reasons = [f"{case.get('classname')}.{case.get('name')}: {last_lines(tag.get('message') or 'no reason', 1)}" for case, tag in skips]
         if code != 0 and failed == 0:
             failed = 1  # a sanitizer's report at exit, say
         return Outcome(passed, failed, len(skips), reasons, failed_segments(text) if failed else "")
@@ -123,8 +123,8 @@ def run_fuzzer(name, binary):
     found = ROOT / "build" / "fuzz" / stem
     found.mkdir(parents=True, exist_ok=True)
     seeds = ROOT / "tests" / "fuzz" / "corpus" / stem
-    command = [binary, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=2048", "-malloc_limit_mb=512", "-print_final_stats=1",
-               f"-artifact_prefix={found}/", *([seeds] if seeds.is_dir() else [])]
+    command = [binary, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=2048", "-malloc_limit_mb=512",
+               "-print_final_stats=1", f"-artifact_prefix={found}/", *([seeds] if seeds.is_dir() else [])]
     code, text = run_program(name, command, FUZZ_SECONDS + 120)
     return Outcome(passed=1) if code == 0 else Outcome(failed=1, detail=last_lines(text, 60))
 
@@ -142,8 +142,8 @@ class Suite:
     def build(self, preset, *arguments):
         """Builds a preset; a build that works is no test and is not counted."""
         start = time.monotonic()
-        process = subprocess.run([ROOT / "tools" / "build", preset, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                 errors="replace", stdin=subprocess.DEVNULL)
+        process = subprocess.run([ROOT / "tools" / "build", preset, *arguments], text=True, errors="replace", check=False,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         seconds = time.monotonic() - start
         if process.returncode != 0:
             self.report.add(f"build {preset}", Outcome(failed=1, detail=last_lines(process.stdout, 200)), seconds)
@@ -152,8 +152,7 @@ class Suite:
         return True
 
     def tools(self):
-        if (ROOT / "tools" / "tidy.py").exists():
-            self.case("tidy", run_script, [sys.executable, "tools/tidy.py"], 60)
+        self.case("tidy", run_script, [sys.executable, "tools/tidy.py"], 60)
         for script in sorted((ROOT / "tests" / "tools").glob("*_test.py")):
             self.case(f"tools {script.stem}", run_script, [sys.executable, script])
 

@@ -25,8 +25,9 @@ struct Descriptor {
   int fd;
 };
 
-int OpenForReading(const std::string& path, struct stat* status) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+// `flags` as for open; O_NONBLOCK keeps the open of a pipe nobody writes from waiting.
+int OpenForReading(const std::string& path, int flags, struct stat* status) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
   if (fd < 0) Fail("{}: cannot open: {}", path, std::strerror(errno));
   if (fstat(fd, status) != 0 || S_ISDIR(status->st_mode)) {
     const bool is_directory = S_ISDIR(status->st_mode);
@@ -40,7 +41,8 @@ int OpenForReading(const std::string& path, struct stat* status) {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   struct stat status {};
-  const Descriptor file(OpenForReading(path, &status));
+  const Descriptor file(OpenForReading(path, O_NONBLOCK, &status));
+  if (!S_ISREG(status.st_mode)) Fail("{}: not a regular file, it cannot be mapped", path);
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;
   void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd, 0);
@@ -64,7 +66,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 std::string ReadFile(const std::string& path, size_t bytes_max) {
   struct stat status {};
-  const Descriptor file(OpenForReading(path, &status));
+  const Descriptor file(OpenForReading(path, 0, &status));
   std::string content;
   char buffer[1 << 16];
   for (;;) {

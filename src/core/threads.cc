@@ -21,14 +21,21 @@ namespace {
 // About 20 us on a 3 GHz core: longer than any op of a decode step that leaves workers waiting, short against a time slice.
 constexpr int kSpins = 2000;
 
-std::vector<int> UsableCpus() {
+// CPUs the calling thread may run on; empty when the host does not say.
+std::vector<int> AffinityOfCaller() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return {0};
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  return cpus;
+}
+
+std::vector<int> OneCpuPerCore(const std::vector<int>& all) {
+  std::vector<int> cpus;
   std::set<std::string> cores_seen;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &mask)) continue;
+  for (const int cpu : all) {
     // Two hyper-threads of a core list the same siblings; the first of them stands for the core.
     std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
     std::string core;
@@ -36,6 +43,12 @@ std::vector<int> UsableCpus() {
     if (cores_seen.insert(core).second) cpus.push_back(cpu);
   }
   if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+// What the process was given, read before the first pool pins anything: a pinned thread would see its one core only.
+const std::vector<int>& UsableCpus() {
+  static const std::vector<int> cpus = OneCpuPerCore(AffinityOfCaller());
   return cpus;
 }
 
@@ -48,10 +61,10 @@ int CgroupCpuLimit() {
   return std::max(1, static_cast<int>(std::stod(quota) / period));
 }
 
-void PinCurrentThread(int cpu) {
+void PinCurrentThread(const std::vector<int>& cpus) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  CPU_SET(cpu, &mask);
+  for (const int cpu : cpus) CPU_SET(cpu, &mask);
   pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
 }
 
@@ -61,14 +74,18 @@ int NumUsableCores() { return std::min(static_cast<int>(UsableCpus().size()), Cg
 
 WorkerPool::WorkerPool(Options options) : num_workers_(options.num_workers) {
   TSR_CHECK(num_workers_ >= 1, "{} workers", num_workers_);
-  const std::vector<int> cpus = UsableCpus();
+  const std::vector<int>& cpus = UsableCpus();
   // More workers than cores would fight for them: the kernel places them better than we could.
   const bool pin = options.pin && num_workers_ > 1 && num_workers_ <= static_cast<int>(cpus.size());
-  if (pin) PinCurrentThread(cpus[0]);
+  if (pin) {
+    caller_cpus_ = AffinityOfCaller();
+    caller_ = std::this_thread::get_id();
+    PinCurrentThread({cpus[0]});
+  }
   for (int worker_idx = 1; worker_idx < num_workers_; ++worker_idx) {
     const int cpu = pin ? cpus[worker_idx] : -1;
     threads_.emplace_back([this, worker_idx, cpu] {
-      if (cpu >= 0) PinCurrentThread(cpu);
+      if (cpu >= 0) PinCurrentThread({cpu});
       WorkerMain(worker_idx);
     });
   }
@@ -78,6 +95,7 @@ WorkerPool::~WorkerPool() {
   stopping_ = true;
   Publish(generation_.value, generation_.value.load(std::memory_order_relaxed) + 1);
   for (std::thread& thread : threads_) thread.join();
+  if (!caller_cpus_.empty() && caller_ == std::this_thread::get_id()) PinCurrentThread(caller_cpus_);
 }
 
 void WorkerPool::WaitWhileEqual(std::atomic<uint32_t>& word, uint32_t old) noexcept {

@@ -4,9 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <thread>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 namespace tessera {
@@ -20,7 +19,7 @@ class WorkerPool {
 
   struct Options {
     int num_workers = 1;
-    bool pin = true;  // worker i to the i-th usable core; a refusal by the host is ignored
+    bool pin = true;  // worker i to the i-th usable core, the constructing thread (worker 0) until destruction; refusals are ignored
   };
 
   explicit WorkerPool(Options options);
@@ -57,6 +56,8 @@ class WorkerPool {
   Counter arrived_;          // workers inside the current barrier
   Counter barrier_phase_;    // bumped by the last to arrive
   std::vector<std::thread> threads_;
+  std::vector<int> caller_cpus_;  // where the constructing thread might run before it was pinned; empty: it was not
+  std::thread::id caller_;
 };
 
 // The part of [0, count) that worker `worker_idx` of `num_workers` does: contiguous, cut at multiples of `grain`, the same on every call.
