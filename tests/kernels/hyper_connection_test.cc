@@ -18,7 +18,8 @@ using testing::kRounding;
 using testing::RandomValues;
 
 void ExpectClose(const float* values, const std::vector<float>& expected, size_t first, size_t count, double relative) {
-  for (size_t i = 0; i < count; ++i) EXPECT_NEAR(values[i], expected[first + i], relative * std::fabs(expected[first + i])) << "value " << i;
+  for (size_t i = 0; i < count; ++i)
+    EXPECT_NEAR(values[i], expected[first + i], relative * std::fabs(expected[first + i])) << "value " << i;
 }
 
 // The golden values are the fp64 results. fp32 has 40 normalisations, each two roundings of 2^-24 and a sum of four: at most
@@ -27,7 +28,8 @@ TEST(HyperConnectionTest, MixMatchesTheGoldenCases) {
   const auto tensors = testing::ReadTensors("tests/golden/formats/formats.safetensors");
   for (const std::string prefix : {"mhc.", "mhc.rand."}) {
     const auto get = [&](const char* name) { return tensors.at(prefix + name).As<float>(); };
-    const std::vector<float> m = get("m"), base = get("base"), scale = get("scale"), pre = get("pre"), post = get("post"), comb = get("comb");
+    const std::vector<float> m = get("m"), base = get("base"), scale = get("scale");
+    const std::vector<float> pre = get("pre"), post = get("post"), comb = get("comb");
     ASSERT_EQ(m.size() % 24, 0u);
     for (size_t i = 0; i < m.size() / 24; ++i) {
       SCOPED_TRACE(prefix + std::to_string(i));
