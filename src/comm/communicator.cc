@@ -31,8 +31,8 @@ CommStatus Communicator::AllGatherV(const CollectiveCall& call, ConstBytes mine,
 }
 
 CommStatus Communicator::AllToAll(const CollectiveCall& call, ConstBytes send, Bytes receive) noexcept {
-  TSR_CHECK(send.size() == receive.size() && send.size() % static_cast<size_t>(size_) == 0, "all-to-all: {} bytes to {} ranks, {} from them",
-            send.size(), size_, receive.size());
+  TSR_CHECK(send.size() == receive.size() && send.size() % static_cast<size_t>(size_) == 0,
+            "all-to-all: {} bytes to {} ranks, {} from them", send.size(), size_, receive.size());
   return DoAllToAll(call, send, {}, receive, {});
 }
 
