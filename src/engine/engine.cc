@@ -38,6 +38,7 @@ std::unique_ptr<Engine> Engine::Open(const EngineOptions& options) {
   runner.max_context = options.max_context;
   runner.prefill_rows = options.prefill_rows;
   engine->runner_ = std::make_unique<StepRunner>(*engine->model_, runner);
+  engine->sampler_scratch_ = std::make_unique<SamplerScratch>(config.vocab_size);
   for (int32_t slot = options.max_seqs; slot-- > 0;) engine->free_slots_.push_back(slot);
   return engine;
 }
@@ -52,7 +53,7 @@ Ticket Engine::Submit(Request request) {
   if (num_prompt >= runner_->max_context())
     Fail("the prompt has {} tokens, the context holds {} with at least one new token: shorten it or raise --max-context", num_prompt,
          runner_->max_context());
-  if (const std::string problem = CheckSamplingOptions(request.sampling); !problem.empty()) Fail("{}", problem);
+  if (const std::optional<std::string> problem = SamplingOptionsError(request.sampling)) Fail("{}", *problem);
   const int64_t tokens_max = num_prompt + std::min(request.max_tokens, runner_->max_context() - num_prompt);
   const Ticket ticket = next_ticket_++;
   sequences_.push_back(std::make_unique<Sequence>(ticket, std::move(request), tokens_max, tokenizer()));
@@ -117,16 +118,17 @@ void Engine::RunChunks(const std::vector<ScheduledChunk>& chunks) {
 
 void Engine::Advance(Sequence& sequence, std::span<const float> logits, std::vector<Event>& events) {
   const uint64_t position = sequence.tokens.size();
-  const std::optional<int32_t> token_id = Sample(logits, sequence.request.sampling, position);
-  if (!token_id) return Finish(sequence, FinishReason::kError, "the logits hold NaN or no finite value", events);
+  const std::optional<SampledToken> sampled = Sample(logits, sequence.request.sampling, position, *sampler_scratch_);
+  if (!sampled) return Finish(sequence, FinishReason::kError, "the logits hold NaN or no finite value", events);
+  const int32_t token_id = sampled->token_id;
   const std::vector<int64_t>& eos = config().eos_token_ids;
-  const bool is_eos = std::find(eos.begin(), eos.end(), *token_id) != eos.end();
+  const bool is_eos = std::find(eos.begin(), eos.end(), token_id) != eos.end();
   if (is_eos && !sequence.request.ignore_eos) {
-    events.push_back({sequence.ticket, *token_id, {}, FinishReason::kNone, {}});
+    events.push_back({sequence.ticket, token_id, {}, FinishReason::kNone, {}});
     return Finish(sequence, FinishReason::kStop, {}, events);
   }
-  sequence.tokens.push_back(*token_id);
-  events.push_back({sequence.ticket, *token_id, sequence.text.Push(*token_id), FinishReason::kNone, {}});
+  sequence.tokens.push_back(token_id);
+  events.push_back({sequence.ticket, token_id, sequence.text.Push(token_id), FinishReason::kNone, {}});
   if (sequence.text.stopped())
     Finish(sequence, FinishReason::kStop, {}, events);
   else if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.tokens_max)

@@ -44,6 +44,7 @@ class Engine {
   std::optional<Tokenizer> tokenizer_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<SamplerScratch> sampler_scratch_;
   std::vector<std::unique_ptr<Sequence>> sequences_;  // in order of arrival
   std::vector<Ticket> cancelled_;
   std::vector<int32_t> free_slots_;
