@@ -71,11 +71,11 @@ class FieldReader {
     return value->get<std::string>();
   }
   // A field that may be absent, but if present has the one value this engine implements.
-  void Only(std::string_view name, std::string_view expected) const {
+  void OnlyText(std::string_view name, std::string_view expected) const {
     const std::optional<std::string> text = Text(name);
     if (text && *text != expected) Refuse(name, "\"{}\" is not supported, only \"{}\"", OneLine(*text), expected);
   }
-  void Only(std::string_view name, bool expected) const {
+  void OnlyFlag(std::string_view name, bool expected) const {
     const Json* value = Find(name);
     if (value == nullptr) return;
     if (!value->is_boolean() || value->get<bool>() != expected) Refuse(name, "only {} is supported", expected);
@@ -176,12 +176,12 @@ void ReadExperts(const FieldReader& fields, ModelConfig& config) {
   }
   config.routed_scaling_factor = fields.FloatOr("routed_scaling_factor", 1, 1e-6, 1e6);
   config.swiglu_limit = fields.Float("swiglu_limit", 1e-6, 1e6);
-  fields.Only("scoring_func", "sqrtsoftplus");
-  fields.Only("topk_method", "noaux_tc");
-  fields.Only("norm_topk_prob", true);
-  fields.Only("hidden_act", "silu");
-  fields.Only("tie_word_embeddings", false);
-  fields.Only("attention_bias", false);
+  fields.OnlyText("scoring_func", "sqrtsoftplus");
+  fields.OnlyText("topk_method", "noaux_tc");
+  fields.OnlyFlag("norm_topk_prob", true);
+  fields.OnlyText("hidden_act", "silu");
+  fields.OnlyFlag("tie_word_embeddings", false);
+  fields.OnlyFlag("attention_bias", false);
   config.num_hash_layers = static_cast<int>(fields.IntOr("num_hash_layers", 0, 0, config.num_hidden_layers));
   if (config.v41() && config.num_hash_layers != 0) fields.Refuse("num_hash_layers", "deepseek_v41 has no hash-routed layers");
 }
@@ -313,10 +313,10 @@ void ReadSpecialTokens(const FieldReader& fields, ModelConfig& config) {
 
 void ReadQuantization(const FieldReader& root, ModelConfig& config) {
   const FieldReader fields = root.Object("quantization_config");
-  fields.Only("quant_method", "fp8");
-  fields.Only("fmt", "e4m3");
-  fields.Only("scale_fmt", "ue8m0");
-  fields.Only("activation_scheme", "dynamic");
+  fields.OnlyText("quant_method", "fp8");
+  fields.OnlyText("fmt", "e4m3");
+  fields.OnlyText("scale_fmt", "ue8m0");
+  fields.OnlyText("activation_scheme", "dynamic");
   fields.Get("weight_block_size");
   const std::vector<int> block = fields.Ints<int>("weight_block_size", 1, 4096);
   if (block.size() != 2) fields.Refuse("weight_block_size", "{} entries, [rows, columns] are expected", block.size());
@@ -353,8 +353,8 @@ ModelConfig ParseModelConfig(const Json& json, const std::string& what) {
   config.architecture = ReadArchitecture(root);
   const FieldReader fields = config.v41() ? root.Object("text_config") : root;
   // The type the model was trained in; released files spell the key either way.
-  root.Only("dtype", "bfloat16");
-  root.Only("torch_dtype", "bfloat16");
+  root.OnlyText("dtype", "bfloat16");
+  root.OnlyText("torch_dtype", "bfloat16");
   ReadSizes(fields, config);
   ReadRope(fields, config);
   ReadExperts(fields, config);

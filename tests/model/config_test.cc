@@ -1,6 +1,5 @@
 #include "model/config.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/check.h"
@@ -10,7 +9,6 @@
 namespace tessera {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::MessageOf;
 using testing::SourcePath;
 
@@ -85,7 +83,7 @@ void ExpectRefused(const std::string& relative, const std::vector<Broken>& cases
       json[pointer] = Json::parse(broken.value);
     }
     const std::string message = MessageOf<Error>([&] { ParseModelConfig(json, "c"); });
-    EXPECT_THAT(message, HasSubstr(broken.message)) << broken.path << " = " << broken.value;
+    EXPECT_PRED_FORMAT2(::testing::IsSubstring, broken.message, message) << broken.path << " = " << broken.value;
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
 }
@@ -192,16 +190,18 @@ TEST(ConfigTest, RefusesASizeThatOnlyTheProductMakesAbsurd) {
   json["num_hidden_layers"] = 1000;
   json["compress_ratios"] = std::vector<int>(1000, 0);
   json["n_routed_experts"] = 4000;
-  EXPECT_THAT(MessageOf<Error>([&] { ParseModelConfig(json, "c"); }), HasSubstr("4000 experts in 1000 layers"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "4000 experts in 1000 layers", MessageOf<Error>([&] { ParseModelConfig(json, "c"); }));
 }
 
 TEST(ConfigTest, NamesTheDirectoryOrFile) {
   EXPECT_EQ(MessageOf<Error>([] { ReadModelConfig("/no/such/model"); }), "/no/such/model: no such directory");
   const testing::ScratchDirectory empty;
-  EXPECT_THAT(MessageOf<Error>([&] { ReadModelConfig(empty.path()); }), HasSubstr(empty.File("config.json") + ": cannot open"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, empty.File("config.json") + ": cannot open",
+                      MessageOf<Error>([&] { ReadModelConfig(empty.path()); }));
   for (const char* text : {"", "[]", "{", "{\"model_type\": 1e999}", "{\"model_type\": 3}"}) {
     empty.Write("config.json", text);
-    EXPECT_THAT(MessageOf<Error>([&] { ReadModelConfig(empty.path()); }), HasSubstr(empty.File("config.json") + ": ")) << text;
+    EXPECT_PRED_FORMAT2(::testing::IsSubstring, empty.File("config.json") + ": ", MessageOf<Error>([&] { ReadModelConfig(empty.path()); }))
+        << text;
   }
 }
 

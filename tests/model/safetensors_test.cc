@@ -1,6 +1,5 @@
 #include "model/safetensors.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/check.h"
@@ -11,7 +10,6 @@ namespace tessera {
 namespace {
 
 using testing::CheckpointCopy;
-using ::testing::HasSubstr;
 using testing::MessageOf;
 using testing::SourcePath;
 
@@ -46,16 +44,19 @@ TEST(SafetensorsHeaderTest, AcceptsScalarsEmptyTensorsAndNoTensorAtAll) {
 }
 
 TEST(SafetensorsHeaderTest, RefusesWhatDoesNotFitTheFile) {
-  EXPECT_THAT(ErrorOf(kTwoTensors, 11), HasSubstr("f: b: needs data up to byte 12, the file has 11: it was cut by 1 bytes"));
-  EXPECT_THAT(ErrorOf(kTwoTensors, 13), HasSubstr("1 bytes follow the data"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "f: b: needs data up to byte 12, the file has 11: it was cut by 1 bytes",
+                      ErrorOf(kTwoTensors, 11));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "1 bytes follow the data", ErrorOf(kTwoTensors, 13));
   const auto error_of_bytes = [](const std::string& file) { return MessageOf<Error>([&] { ParseSafetensorsHeader(AsBytes(file), "f"); }); };
-  EXPECT_THAT(error_of_bytes(""), HasSubstr("f: 0 bytes, too short"));
-  EXPECT_THAT(error_of_bytes("1234567"), HasSubstr("too short"));
-  EXPECT_THAT(error_of_bytes(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)),
-              HasSubstr("claims 9223372036854775807 bytes, at most 100000000"));
-  EXPECT_THAT(error_of_bytes(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10)), HasSubstr("claims 18446744073709551615 bytes"));
-  EXPECT_THAT(error_of_bytes(std::string("\x03\0\0\0\0\0\0\0{}", 10)), HasSubstr("its header claims 3 bytes, the file has 10"));
-  EXPECT_THAT(error_of_bytes(std::string(8, '\0')), HasSubstr("does not start with an object"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "f: 0 bytes, too short", error_of_bytes(""));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "too short", error_of_bytes("1234567"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "claims 9223372036854775807 bytes, at most 100000000",
+                      error_of_bytes(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "claims 18446744073709551615 bytes",
+                      error_of_bytes(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10)));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "its header claims 3 bytes, the file has 10",
+                      error_of_bytes(std::string("\x03\0\0\0\0\0\0\0{}", 10)));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "does not start with an object", error_of_bytes(std::string(8, '\0')));
 }
 
 // Both sides of the bound on a header: 100,000,000 bytes may be read, one more may not.
@@ -63,7 +64,7 @@ TEST(SafetensorsHeaderTest, BoundsTheHeaderWhereTheFormatDoes) {
   std::string file = CheckpointCopy::WithHeader("{}" + std::string(100'000'000 - 2, ' '), "");
   EXPECT_TRUE(ParseSafetensorsHeader(AsBytes(file), "f").tensors.empty());
   file = CheckpointCopy::WithHeader("{}" + std::string(100'000'001 - 2, ' '), "");
-  EXPECT_THAT(MessageOf<Error>([&] { ParseSafetensorsHeader(AsBytes(file), "f"); }), HasSubstr("at most 100000000"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "at most 100000000", MessageOf<Error>([&] { ParseSafetensorsHeader(AsBytes(file), "f"); }));
 }
 
 TEST(SafetensorsHeaderTest, RefusesBadEntries) {
@@ -102,7 +103,7 @@ TEST(SafetensorsHeaderTest, RefusesBadEntries) {
   };
   for (const auto& [header, message] : cases) {
     const std::string error = ErrorOf(header, 7);
-    EXPECT_THAT(error, HasSubstr(message)) << header;
+    EXPECT_PRED_FORMAT2(::testing::IsSubstring, message, error) << header;
     EXPECT_TRUE(error.starts_with("f: ")) << error;
     EXPECT_EQ(error.find('\n'), std::string::npos);
   }
@@ -142,54 +143,55 @@ TEST_F(BrokenCheckpointTest, MissingDirectory) {
 
 TEST_F(BrokenCheckpointTest, MissingShardIsListed) {
   copy_.Remove(CheckpointCopy::kSecondShard);
-  EXPECT_THAT(OpenError(), HasSubstr("1 of 2 shards of the index missing: model-00002-of-00002.safetensors"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "1 of 2 shards of the index missing: model-00002-of-00002.safetensors", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, ShardCutByOneByte) {
   const std::string content = copy_.Read(CheckpointCopy::kSecondShard);
   copy_.Write(CheckpointCopy::kSecondShard, content.substr(0, content.size() - 1));
-  EXPECT_THAT(OpenError(), HasSubstr("model-00002-of-00002.safetensors: "));
-  EXPECT_THAT(OpenError(), HasSubstr("it was cut by 1 bytes"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "model-00002-of-00002.safetensors: ", OpenError());
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "it was cut by 1 bytes", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, HeaderLengthBeyondTheFile) {
   std::string content = copy_.Read(CheckpointCopy::kFirstShard);
   content.replace(0, 8, std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8));
   copy_.Write(CheckpointCopy::kFirstShard, content);
-  EXPECT_THAT(OpenError(), HasSubstr("model-00001-of-00002.safetensors: its header claims 9223372036854775807 bytes"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "model-00001-of-00002.safetensors: its header claims 9223372036854775807 bytes", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, OverlappingOffsets) {
   copy_.EditHeader(CheckpointCopy::kFirstShard, [](Json& header) { header["norm.weight"]["data_offsets"] = {0, 256}; });
-  EXPECT_THAT(OpenError(), HasSubstr("overlaps the tensor before it"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "overlaps the tensor before it", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, EmptyShard) {
   copy_.Write(CheckpointCopy::kFirstShard, "");
-  EXPECT_THAT(OpenError(), HasSubstr("model-00001-of-00002.safetensors: 0 bytes, too short"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "model-00001-of-00002.safetensors: 0 bytes, too short", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, IndexNamesATensorTheShardLacks) {
   copy_.EditJson(CheckpointCopy::kIndex, [](Json& index) { index["weight_map"]["extra.weight"] = CheckpointCopy::kFirstShard; });
-  EXPECT_THAT(OpenError(), HasSubstr("model-00001-of-00002.safetensors: extra.weight: the index promises it, the shard lacks it"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "model-00001-of-00002.safetensors: extra.weight: the index promises it, the shard lacks it",
+                      OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, IndexNamesTheWrongShard) {
   copy_.EditJson(CheckpointCopy::kIndex, [](Json& index) { index["weight_map"]["norm.weight"] = CheckpointCopy::kSecondShard; });
-  EXPECT_THAT(OpenError(), HasSubstr("model-00002-of-00002.safetensors: norm.weight: the index promises it"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "model-00002-of-00002.safetensors: norm.weight: the index promises it", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, TensorInTwoShards) {
   copy_.EditHeader(CheckpointCopy::kSecondShard, [](Json& header) {
     header["norm.weight"] = {{"dtype", "U8"}, {"shape", {0}}, {"data_offsets", {0, 0}}};
   });
-  EXPECT_THAT(OpenError(), HasSubstr("norm.weight: also in"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "norm.weight: also in", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, IndexLeadsOutOfTheDirectory) {
   for (const char* file : {"../x.safetensors", "/etc/passwd", "", ".."}) {
     copy_.EditJson(CheckpointCopy::kIndex, [&](Json& index) { index["weight_map"]["norm.weight"] = file; });
-    EXPECT_THAT(OpenError(), HasSubstr("norm.weight: \"" + std::string(file) + "\" is no file name"));
+    EXPECT_PRED_FORMAT2(::testing::IsSubstring, "norm.weight: \"" + std::string(file) + "\" is no file name", OpenError());
   }
 }
 
@@ -197,10 +199,10 @@ TEST_F(BrokenCheckpointTest, IndexIsNotAnIndex) {
   for (const char* text : {"", "[]", "{}", "{\"weight_map\": {}}", "{\"weight_map\": {\"a\": 3}}", "{\"weight_map\": {\"a\": {}}}",
                            "{\"weight_map\": []}", "{\"weight_map\": {\"a\": \"x\", \"a\": \"y\"}}", "3"}) {
     copy_.Write(CheckpointCopy::kIndex, text);
-    EXPECT_THAT(OpenError(), HasSubstr("model.safetensors.index.json: ")) << text;
+    EXPECT_PRED_FORMAT2(::testing::IsSubstring, "model.safetensors.index.json: ", OpenError()) << text;
   }
   copy_.Write(CheckpointCopy::kIndex, std::string(1000, '[') + std::string(1000, ']'));
-  EXPECT_THAT(OpenError(), HasSubstr("nested deeper"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "nested deeper", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, NoIndexMeansAllShards) {
@@ -209,7 +211,7 @@ TEST_F(BrokenCheckpointTest, NoIndexMeansAllShards) {
   EXPECT_EQ(Checkpoint::Open(copy_.path()).files().size(), 2u);
   copy_.Remove(CheckpointCopy::kFirstShard);
   copy_.Remove(CheckpointCopy::kSecondShard);
-  EXPECT_THAT(OpenError(), HasSubstr("no model.safetensors.index.json and no *.safetensors"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "no model.safetensors.index.json and no *.safetensors", OpenError());
 }
 
 TEST_F(BrokenCheckpointTest, IdFollowsConfigHeaderSizeAndTime) {
@@ -245,9 +247,10 @@ TEST(WriteSafetensorsTest, IsReadBack) {
 TEST(WriteSafetensorsTest, NamesThePathThatCannotBeWritten) {
   const std::vector<uint8_t> zeros(1 << 20);
   const std::vector<TensorToWrite> tensors = {{"x", Dtype::kU8, {1 << 20}, zeros}};
-  EXPECT_THAT(MessageOf<Error>([&] { WriteSafetensors("/no/such/dir/x.safetensors", tensors); }),
-              HasSubstr("/no/such/dir/x.safetensors: cannot open"));
-  EXPECT_THAT(MessageOf<Error>([&] { WriteSafetensors("/dev/full", tensors); }), HasSubstr("/dev/full: cannot write: No space left"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "/no/such/dir/x.safetensors: cannot open",
+                      MessageOf<Error>([&] { WriteSafetensors("/no/such/dir/x.safetensors", tensors); }));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "/dev/full: cannot write: No space left",
+                      MessageOf<Error>([&] { WriteSafetensors("/dev/full", tensors); }));
 }
 
 }  // namespace

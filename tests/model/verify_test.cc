@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/check.h"
@@ -10,7 +9,6 @@ namespace tessera {
 namespace {
 
 using testing::CheckpointCopy;
-using ::testing::HasSubstr;
 using testing::MessageOf;
 using testing::SourcePath;
 
@@ -45,7 +43,7 @@ class BrokenTest : public ::testing::Test {
     const std::vector<CheckpointProblem> problems = Verify(copy_.path(), deep);
     EXPECT_EQ(problems.size(), 1u);
     if (problems.empty()) return "";
-    EXPECT_THAT(problems[0].message, HasSubstr(problems[0].tensor));
+    EXPECT_PRED_FORMAT2(::testing::IsSubstring, problems[0].tensor, problems[0].message);
     EXPECT_EQ(problems[0].message.find('\n'), std::string::npos);
     return problems[0].message;
   }
@@ -69,13 +67,13 @@ TEST_F(BrokenTest, WrongBlockInTheConfig) {
   copy_.EditJson("config.json", [](Json& config) { config["quantization_config"]["weight_block_size"] = {128, 128}; });
   const std::vector<CheckpointProblem> problems = Verify(copy_.path(), false);
   EXPECT_GT(problems.size(), 50u);
-  EXPECT_THAT(problems[0].message, HasSubstr(".scale: shape"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, ".scale: shape", problems[0].message);
 }
 
 TEST_F(BrokenTest, WrongDtype) {
   Redeclare("embed.weight", "F32", {352, 64});
   EXPECT_EQ(Verify(copy_.path(), false).size(), 2u);
-  EXPECT_THAT(Verify(copy_.path(), false)[0].message, HasSubstr("embed.weight: dtype F32, expected BF16"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "embed.weight: dtype F32, expected BF16", Verify(copy_.path(), false)[0].message);
 }
 
 TEST_F(BrokenTest, MissingAndExtraTensorsAreBothListed) {
@@ -89,13 +87,13 @@ TEST_F(BrokenTest, MissingAndExtraTensorsAreBothListed) {
 TEST_F(BrokenTest, ScaleBytes255AreFoundWithoutDeep) {
   copy_.SetByte(CheckpointCopy::kFirstShard, "layers.0.attn.wq_a.scale", 6, 255);
   EXPECT_EQ(OnlyProblem(), FirstShard() + ": layers.0.attn.wq_a.scale: scale byte 255 (NaN) at row 1, column 2");
-  EXPECT_THAT(MessageOf<Error>([&] { RefuseNanScales(Checkpoint::Open(copy_.path())); }),
-              HasSubstr("wq_a.scale: scale byte 255 (NaN) at row 1, column 2"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "wq_a.scale: scale byte 255 (NaN) at row 1, column 2",
+                      MessageOf<Error>([&] { RefuseNanScales(Checkpoint::Open(copy_.path())); }));
 }
 
 TEST_F(BrokenTest, EngramScalesAreLeftToTheGather) {
   copy_.SetByte(CheckpointCopy::kFirstShard, "layers.1.engram.embed.scale", 600, 255);
-  EXPECT_THAT(OnlyProblem(), HasSubstr("layers.1.engram.embed.scale: scale byte 255 (NaN) at row 600, column 0"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "layers.1.engram.embed.scale: scale byte 255 (NaN) at row 600, column 0", OnlyProblem());
   EXPECT_NO_THROW(RefuseNanScales(Checkpoint::Open(copy_.path())));
 }
 
@@ -108,23 +106,23 @@ TEST_F(BrokenTest, ScalesMayBeStoredAsU8) {
   Redeclare("layers.0.attn.wq_a.scale", "U8", {2, 4});
   EXPECT_TRUE(Verify(copy_.path(), true).empty());
   copy_.SetByte(CheckpointCopy::kFirstShard, "layers.0.attn.wq_a.scale", 0, 255);
-  EXPECT_THAT(OnlyProblem(), HasSubstr("scale byte 255"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "scale byte 255", OnlyProblem());
 }
 
 TEST_F(BrokenTest, NanCodesAreFoundWithDeep) {
   copy_.SetByte(CheckpointCopy::kFirstShard, "layers.0.attn.wq_a.weight", 129, 0x7f);
   EXPECT_TRUE(Verify(copy_.path(), false).empty());
-  EXPECT_THAT(OnlyProblem(true), HasSubstr("layers.0.attn.wq_a.weight: NaN or infinity (F8_E4M3) at row 1, column 1"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "layers.0.attn.wq_a.weight: NaN or infinity (F8_E4M3) at row 1, column 1", OnlyProblem(true));
 }
 
 TEST_F(BrokenTest, NanInBf16AndF32IsFoundWithDeep) {
   copy_.SetByte(CheckpointCopy::kFirstShard, "norm.weight", 6, 0xc0);
   copy_.SetByte(CheckpointCopy::kFirstShard, "norm.weight", 7, 0x7f);
-  EXPECT_THAT(OnlyProblem(true), HasSubstr("norm.weight: NaN or infinity (BF16) at position 3"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "norm.weight: NaN or infinity (BF16) at position 3", OnlyProblem(true));
   copy_.SetByte(CheckpointCopy::kFirstShard, "norm.weight", 7, 0x3f);
   copy_.SetByte(CheckpointCopy::kFirstShard, "layers.0.hc_attn_base", 10, 0x80);
   copy_.SetByte(CheckpointCopy::kFirstShard, "layers.0.hc_attn_base", 11, 0xff);
-  EXPECT_THAT(OnlyProblem(true), HasSubstr("layers.0.hc_attn_base: NaN or infinity (F32) at position 2"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "layers.0.hc_attn_base: NaN or infinity (F32) at position 2", OnlyProblem(true));
 }
 
 TEST_F(BrokenTest, DraftsAndVisionAreNoProblem) {
@@ -140,7 +138,7 @@ TEST_F(BrokenTest, DraftsAndVisionAreNoProblem) {
 
 TEST_F(BrokenTest, BiasOfImageTokensMayBeAbsentButNotMisshapen) {
   Redeclare("layers.0.ffn.gate.bias_vl", "F32", {2, 4});
-  EXPECT_THAT(OnlyProblem(), HasSubstr("layers.0.ffn.gate.bias_vl: shape [2, 4], expected [8]"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "layers.0.ffn.gate.bias_vl: shape [2, 4], expected [8]", OnlyProblem());
   Rename("layers.0.ffn.gate.bias_vl", "vision.bias");
   EXPECT_TRUE(Verify(copy_.path(), false).empty());
 }
@@ -152,7 +150,7 @@ TEST_F(BrokenTest, AWrongModelIsReportedWithinABound) {
   });
   const std::vector<CheckpointProblem> problems = Verify(copy_.path(), false);
   ASSERT_EQ(problems.size(), kProblemsMax + 1);
-  EXPECT_THAT(problems.back().message, HasSubstr("more problems were left out"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "more problems were left out", problems.back().message);
 }
 
 TEST(VerifyV4Test, ExpertIdsOfHashLayersAreIndices) {
@@ -160,7 +158,7 @@ TEST(VerifyV4Test, ExpertIdsOfHashLayersAreIndices) {
   copy.SetByte(CheckpointCopy::kFirstShard, "layers.0.ffn.gate.tid2eid", 8 * 5, 8);  // ids are 0 .. 7
   const std::vector<CheckpointProblem> problems = Verify(copy.path(), false);
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_THAT(problems[0].message, HasSubstr("layers.0.ffn.gate.tid2eid: entry 5 is expert 8, there are 8"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "layers.0.ffn.gate.tid2eid: entry 5 is expert 8, there are 8", problems[0].message);
   EXPECT_THROW(ClaimWeights(ReadModelConfig(copy.path()), Checkpoint::Open(copy.path()), {}), Error);
 }
 

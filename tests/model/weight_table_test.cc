@@ -1,7 +1,8 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
+#include <ostream>
 
 #include "core/json.h"
 #include "model/weights.h"
@@ -18,6 +19,8 @@ struct Published {
   int64_t num_tensors;
   int64_t bytes;
 };
+
+void PrintTo(const Published& published, std::ostream* stream) { *stream << published.folder; }
 
 class InventoryTest : public ::testing::TestWithParam<Published> {
  protected:

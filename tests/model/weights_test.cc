@@ -1,6 +1,6 @@
 #include "model/weights.h"
 
-#include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/check.h"
@@ -11,7 +11,6 @@ namespace tessera {
 namespace {
 
 using testing::CheckpointCopy;
-using ::testing::HasSubstr;
 using testing::MessageOf;
 using testing::SourcePath;
 using testing::Tensor;
@@ -251,7 +250,7 @@ TEST(ClaimWeightsTest, ThrowsTheFirstProblem) {
     header.erase("norm.weight");
   });
   const std::string message = MessageOf<Error>([&] { Model(copy.path(), {}).Claim(); });
-  EXPECT_THAT(message, HasSubstr("norm.scale: not a tensor of this model (and 1 more problems"));
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "norm.scale: not a tensor of this model (and 1 more problems", message);
 }
 
 }  // namespace
