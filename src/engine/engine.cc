@@ -10,18 +10,32 @@
 
 namespace tessera {
 
-const char* FinishReasonName(FinishReason reason) {
+const char* EndReasonName(EndReason reason) {
   switch (reason) {
-    case FinishReason::kNone: return "none";
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kCancelled: return "cancelled";
-    case FinishReason::kError: return "error";
+    case EndReason::kNone: return "none";
+    case EndReason::kStop: return "stop";
+    case EndReason::kLength: return "length";
+    case EndReason::kCancelled: return "cancelled";
+    case EndReason::kError: return "error";
   }
   return "?";
 }
 
+namespace {
+
+// Options whose other values later versions will take.
+void CheckSupported(const EngineOptions& options) {
+  if (options.ranks != 1) Fail("--ranks {}: this version runs on one rank", options.ranks);
+  if (options.comm != CommBackend::kAuto) Fail("--comm: this version runs on one rank, only auto is possible");
+  if (options.engram != EngramPlacement::kAuto && options.engram != EngramPlacement::kPrivate)
+    Fail("--engram: this version reads the tables privately, only auto and private are possible");
+  if (options.load != LoadMode::kMmap) Fail("--load: this version maps the weights, only mmap is possible");
+}
+
+}  // namespace
+
 std::unique_ptr<Engine> Engine::Open(const EngineOptions& options) {
+  CheckSupported(options);
   std::unique_ptr<Engine> engine(new Engine);
   // The config says first what kind of folder this is; the tokenizer comes before the weights because the Engram hashes need its map.
   const ModelConfig config = ReadModelConfig(options.model_dir);
@@ -68,7 +82,7 @@ void Engine::Cancel(Ticket ticket) {
 bool Engine::Step(std::vector<Event>& events) {
   for (const Ticket ticket : std::exchange(cancelled_, {}))
     for (const std::unique_ptr<Sequence>& sequence : sequences_)
-      if (sequence->ticket == ticket) Finish(*sequence, FinishReason::kCancelled, {}, events);
+      if (sequence->ticket == ticket) Finish(*sequence, EndReason::kCancelled, {}, events);
   RemoveFinished();
   if (sequences_.empty()) return false;
 
@@ -90,7 +104,7 @@ bool Engine::Step(std::vector<Event>& events) {
                                     [](uint8_t flag) { return flag != 0; });
     const bool has_logits = sequence.pending() == 0;
     if (failed)
-      Finish(sequence, FinishReason::kError, "an Engram table row has a scale byte of 255: the checkpoint is damaged (tessera check --deep)",
+      Finish(sequence, EndReason::kError, "an Engram table row has a scale byte of 255: the checkpoint is damaged (tessera check --deep)",
              events);
     else if (has_logits)
       Advance(sequence, {logits.Row(logit_row), static_cast<size_t>(logits.cols)}, events);
@@ -119,23 +133,23 @@ void Engine::RunChunks(const std::vector<ScheduledChunk>& chunks) {
 void Engine::Advance(Sequence& sequence, std::span<const float> logits, std::vector<Event>& events) {
   const uint64_t position = sequence.tokens.size();
   const std::optional<SampledToken> sampled = Sample(logits, sequence.request.sampling, position, *sampler_scratch_);
-  if (!sampled) return Finish(sequence, FinishReason::kError, "the logits hold NaN or no finite value", events);
+  if (!sampled) return Finish(sequence, EndReason::kError, "the logits hold NaN or no finite value", events);
   const int32_t token_id = sampled->token_id;
   const std::vector<int64_t>& eos = config().eos_token_ids;
   const bool is_eos = std::find(eos.begin(), eos.end(), token_id) != eos.end();
   if (is_eos && !sequence.request.ignore_eos) {
-    events.push_back({sequence.ticket, token_id, {}, FinishReason::kNone, {}});
-    return Finish(sequence, FinishReason::kStop, {}, events);
+    events.push_back({sequence.ticket, token_id, {}, EndReason::kNone, {}});
+    return Finish(sequence, EndReason::kStop, {}, events);
   }
   sequence.tokens.push_back(token_id);
-  events.push_back({sequence.ticket, token_id, sequence.text.Push(token_id), FinishReason::kNone, {}});
+  events.push_back({sequence.ticket, token_id, sequence.text.Push(token_id), EndReason::kNone, {}});
   if (sequence.text.stopped())
-    Finish(sequence, FinishReason::kStop, {}, events);
+    Finish(sequence, EndReason::kStop, {}, events);
   else if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.tokens_max)
-    Finish(sequence, FinishReason::kLength, {}, events);
+    Finish(sequence, EndReason::kLength, {}, events);
 }
 
-void Engine::Finish(Sequence& sequence, FinishReason reason, std::string error, std::vector<Event>& events) {
+void Engine::Finish(Sequence& sequence, EndReason reason, std::string error, std::vector<Event>& events) {
   events.push_back({sequence.ticket, -1, sequence.text.Finish(), reason, std::move(error)});
   if (sequence.slot >= 0) {
     runner_->cache().Release(sequence.slot);

@@ -38,7 +38,7 @@ class Engine {
   Engine() = default;
   void RunChunks(const std::vector<struct ScheduledChunk>& chunks);
   void Advance(Sequence& sequence, std::span<const float> logits, std::vector<Event>& events);
-  void Finish(Sequence& sequence, FinishReason reason, std::string error, std::vector<Event>& events);
+  void Finish(Sequence& sequence, EndReason reason, std::string error, std::vector<Event>& events);
   void RemoveFinished();
 
   std::optional<Tokenizer> tokenizer_;

@@ -20,15 +20,15 @@ struct Request {
   std::vector<std::string> stop;   // strings that end the answer, not part of it
 };
 
-enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
-const char* FinishReasonName(FinishReason reason);  // "stop", "length", "cancelled", "error"
+enum class EndReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
+const char* EndReasonName(EndReason reason);  // "stop", "length", "cancelled", "error"
 
 // What a step did to one request.
 struct Event {
   Ticket ticket = 0;
   int32_t token_id = -1;           // the token it generated, -1 when none
   std::string text;                // text that became final
-  FinishReason finish_reason = FinishReason::kNone;
+  EndReason end_reason = EndReason::kNone;
   std::string error;               // one line, with kError
 };
 
