@@ -1,4 +1,4 @@
-# tessera_tier(MODULE TIER FLAGS SOURCES...): the module's *_tier.cc files compiled for one instruction tier, each in its own namespace.
+# tessera_tier(MODULE TIER FLAGS SOURCES...): the module's *_tier.cc files compiled for one instruction tier, each tier in its own namespace.
 function(tessera_tier MODULE TIER FLAGS)
   set(target tessera_${MODULE}_${TIER})
   string(TOUPPER ${TIER} upper)
@@ -6,8 +6,7 @@ function(tessera_tier MODULE TIER FLAGS)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(${target} PRIVATE TSR_TIER=${TIER} TSR_TIER_${upper})
   target_compile_options(${target} PRIVATE ${FLAGS} -fno-math-errno -fno-trapping-math
-                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
-                         $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)  # gcc 12 warns about its own intrinsics
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # gcc 12 says it of its own intrinsics headers
   target_link_libraries(${target} PRIVATE tessera_core)
 endfunction()
 

@@ -8,8 +8,8 @@ namespace {
 volatile std::sig_atomic_t last_signal = 0;
 
 void OnSignal(int signal) {
-  if (last_signal != 0) std::signal(signal, SIG_DFL);  // the next one is not asked twice
   last_signal = signal;
+  std::signal(signal, SIG_DFL);  // the next one ends the process
 }
 
 }  // namespace

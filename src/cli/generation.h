@@ -1,0 +1,46 @@
+// Options and loop shared by the commands that generate: sampling flags over the defaults of generation_config.json, and running one request.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "engine/engine.h"
+
+namespace tessera {
+
+// Adds the fields of an option table as --flags of a command.
+void AddOptionTable(CLI::App& command, const OptionTable& table);
+
+struct GenerationFlags {
+  CLI::Option* temperature = nullptr;
+  CLI::Option* top_p = nullptr;
+  CLI::Option* top_k = nullptr;
+  int64_t max_tokens = 128;
+  SamplingOptions sampling;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool memory_plan = false;
+};
+void AddGenerationFlags(CLI::App& command, GenerationFlags& flags);
+// Fills what the user did not set from <model_dir>/generation_config.json, where there is one.
+void ApplyGenerationConfig(const std::string& model_dir, GenerationFlags& flags);
+
+struct GenerationResult {
+  std::vector<int32_t> output_ids;  // with the end token, where it ended the answer
+  std::string text;
+  EndReason end_reason = EndReason::kNone;
+  int signal = 0;                   // the signal that ended it early
+  double prefill_seconds = 0;       // until the first token
+  double decode_seconds = 0;        // for the rest
+};
+// Runs one request to its end or to a signal; `on_event` sees every event. Throws Error when the request fails.
+GenerationResult Generate(Engine& engine, Request request, const std::function<void(const Event&)>& on_event);
+
+// The ledger of --memory-plan.
+std::string MemoryPlan(Engine& engine, bool json);
+
+}  // namespace tessera
