@@ -6,7 +6,7 @@ function(tessera_tier MODULE TIER FLAGS)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(${target} PRIVATE TSR_TIER=${TIER} TSR_TIER_${upper})
   target_compile_options(${target} PRIVATE ${FLAGS} -fno-math-errno -fno-trapping-math
-                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # gcc 12 says it of its own intrinsics headers
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)  # gcc 12 says it of its own intrinsics headers
   target_link_libraries(${target} PRIVATE tessera_core)
 endfunction()
 
