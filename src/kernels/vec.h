@@ -1,6 +1,7 @@
 // The vector vocabulary that kernel bodies are written in: one fp32 register of kLanes values and the few operations bodies need, in the
 // namespace of the tier being compiled (TSR_TIER, set by the build). Loads and stores of `count` < kLanes values never touch memory beyond
-// them and read zeros, so a tail runs the same instructions as a full register and gives the same bits.
+// them and read zeros, so a tail runs the same instructions as a full register and gives the same bits. A body is a lambda over
+// (index, part) that ForEachVec calls with Full registers and at most one Tail.
 #pragma once
 
 #include <immintrin.h>
@@ -41,6 +42,7 @@ inline __m256i NarrowBf16(Vec x) {
   const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x00400000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16));
 }
+inline Vec RoundToBf16(Vec x) { return WidenBf16(NarrowBf16(x)); }  // the nearest bf16, kept in fp32 lanes
 inline void Store(Vec x, bf16* p) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), NarrowBf16(x)); }
 inline void Store(Vec x, bf16* p, int count) { _mm256_mask_storeu_epi16(p, TailMask(count), NarrowBf16(x)); }
 inline Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
@@ -58,6 +60,20 @@ inline Vec SelectLess(Vec a, Vec b, Vec yes, Vec no) { return {_mm512_mask_blend
 inline Vec ScaleByPowerOfTwo(Vec x, Vec n) {
   const __m512i exponent = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23);
   return {_mm512_mul_ps(x.v, _mm512_castsi512_ps(exponent))};
+}
+struct VecPair {
+  Vec first, second;
+};
+// (p[0], p[2], ...) and (p[1], p[3], ...) of the 2 * kLanes values that a and b hold in order, and back.
+inline VecPair Deinterleave(Vec a, Vec b) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  return {{_mm512_permutex2var_ps(a.v, even, b.v)}, {_mm512_permutex2var_ps(a.v, odd, b.v)}};
+}
+inline VecPair Interleave(Vec even, Vec odd) {
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return {{_mm512_permutex2var_ps(even.v, low, odd.v)}, {_mm512_permutex2var_ps(even.v, high, odd.v)}};
 }
 // Always the same tree: halves, then quarters, ...
 inline float ReduceAdd(Vec a) {
@@ -95,10 +111,8 @@ inline Vec Zero() { return {_mm256_setzero_ps()}; }
 inline Vec Set1(float x) { return {_mm256_set1_ps(x)}; }
 inline Vec Load(const float* p) { return {_mm256_loadu_ps(p)}; }
 inline Vec Load(const float* p, int count) { return {_mm256_maskload_ps(p, TailMask(count))}; }
-inline Vec Load(const bf16* p) {
-  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
-}
+inline Vec WidenBf16(__m128i bits) { return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))}; }
+inline Vec Load(const bf16* p) { return WidenBf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
 inline Vec Load(const bf16* p, int count) {
   bf16 lanes[kLanes] = {};
   for (int i = 0; i < count; ++i) lanes[i] = p[i];
@@ -116,6 +130,7 @@ inline __m128i NarrowBf16(Vec x) {
   const __m256i packed = _mm256_packus_epi32(words, words);  // in-lane: the two useful halves sit in quarters 0 and 2
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
 }
+inline Vec RoundToBf16(Vec x) { return WidenBf16(NarrowBf16(x)); }
 inline void Store(Vec x, bf16* p) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), NarrowBf16(x)); }
 inline void Store(Vec x, bf16* p, int count) {
   bf16 lanes[kLanes];
@@ -136,6 +151,19 @@ inline Vec SelectLess(Vec a, Vec b, Vec yes, Vec no) { return {_mm256_blendv_ps(
 inline Vec ScaleByPowerOfTwo(Vec x, Vec n) {
   const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23);
   return {_mm256_mul_ps(x.v, _mm256_castsi256_ps(exponent))};
+}
+struct VecPair {
+  Vec first, second;
+};
+inline VecPair Deinterleave(Vec a, Vec b) {
+  const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(a.v, b.v, 0x88));  // in-lane: a's and b's pairs alternate by quarter
+  const __m256d odd = _mm256_castps_pd(_mm256_shuffle_ps(a.v, b.v, 0xdd));
+  return {{_mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xd8))}, {_mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xd8))}};
+}
+inline VecPair Interleave(Vec even, Vec odd) {
+  const __m256 low = _mm256_unpacklo_ps(even.v, odd.v);
+  const __m256 high = _mm256_unpackhi_ps(even.v, odd.v);
+  return {{_mm256_permute2f128_ps(low, high, 0x20)}, {_mm256_permute2f128_ps(low, high, 0x31)}};
 }
 inline float ReduceAdd(Vec a) {
   const __m128 q = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
@@ -172,6 +200,7 @@ inline Vec Load(const float* p) { return {*p}; }
 inline Vec Load(const float* p, int count) { return {count > 0 ? *p : 0.0f}; }
 inline Vec Load(const bf16* p) { return {ToFloat(*p)}; }
 inline Vec Load(const bf16* p, int count) { return {count > 0 ? ToFloat(*p) : 0.0f}; }
+inline Vec RoundToBf16(Vec x) { return {ToFloat(ToBf16(x.v))}; }
 inline void Store(Vec x, float* p) { *p = x.v; }
 inline void Store(Vec x, float* p, int count) { if (count > 0) *p = x.v; }
 inline void Store(Vec x, bf16* p) { *p = ToBf16(x.v); }
@@ -188,6 +217,11 @@ inline Vec Abs(Vec a) { return {std::fabs(a.v)}; }
 inline Vec RoundNearest(Vec a) { return {std::nearbyint(a.v)}; }
 inline Vec SelectLess(Vec a, Vec b, Vec yes, Vec no) { return a.v < b.v ? yes : no; }
 inline Vec ScaleByPowerOfTwo(Vec x, Vec n) { return {x.v * BitsToFloat(static_cast<uint32_t>(static_cast<int>(n.v) + 127) << 23)}; }
+struct VecPair {
+  Vec first, second;
+};
+inline VecPair Deinterleave(Vec a, Vec b) { return {a, b}; }
+inline VecPair Interleave(Vec even, Vec odd) { return {even, odd}; }
 inline float ReduceAdd(Vec a) { return a.v; }
 inline float ReduceMax(Vec a) { return a.v; }
 inline uint32_t MaskGreaterEqual(Vec a, Vec b) { return a.v >= b.v ? 1 : 0; }
@@ -197,6 +231,52 @@ template <class T>
 inline void StorePair(Vec a, Vec b, T* p) { Store(a, p), Store(b, p + 1); }
 
 #endif
+
+// What a body's call covers: a whole register, or the first `count` lanes of one.
+struct Full {
+  static constexpr int count = kLanes;
+};
+struct Tail {
+  int count;
+};
+template <class T>
+inline Vec Load(const T* p, Full) { return Load(p); }
+template <class T>
+inline Vec Load(const T* p, Tail tail) { return Load(p, tail.count); }
+template <class T>
+inline void Store(Vec x, T* p, Full) { Store(x, p); }
+template <class T>
+inline void Store(Vec x, T* p, Tail tail) { Store(x, p, tail.count); }
+// body(i, part) for i = 0, kLanes, ... < n; the last part is a Tail when n is no multiple of kLanes.
+template <class Body>
+inline void ForEachVec(int64_t n, Body&& body) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, Full{});
+  if (i < n) body(i, Tail{static_cast<int>(n - i)});
+}
+// The even and odd values of part.count pairs at p, and back.
+template <class T>
+inline VecPair LoadEvenOdd(const T* p, Full) { return Deinterleave(Load(p), Load(p + kLanes)); }
+template <class T>
+inline VecPair LoadEvenOdd(const T* p, Tail tail) {
+  const int values = 2 * tail.count;
+  const int beyond = values > kLanes ? values - kLanes : 0;
+  return Deinterleave(Load(p, values - beyond), beyond > 0 ? Load(p + kLanes, beyond) : Zero());
+}
+template <class T>
+inline void StoreEvenOdd(VecPair pairs, T* p, Full) {
+  const VecPair x = Interleave(pairs.first, pairs.second);
+  Store(x.first, p);
+  Store(x.second, p + kLanes);
+}
+template <class T>
+inline void StoreEvenOdd(VecPair pairs, T* p, Tail tail) {
+  const VecPair x = Interleave(pairs.first, pairs.second);
+  const int values = 2 * tail.count;
+  const int beyond = values > kLanes ? values - kLanes : 0;
+  Store(x.first, p, values - beyond);
+  if (beyond > 0) Store(x.second, p + kLanes, beyond);
+}
 
 // e^x, relative error below 2 ulp; 0 below -87.3 (where e^x leaves the normal fp32 range), +inf above 88.7.
 // x = n ln 2 + r with |r| <= ln 2 / 2 and the Taylor terms of e^r to r^7 / 5040, whose remainder is below 2^-27 there.
