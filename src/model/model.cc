@@ -55,7 +55,7 @@ Model::Model(const std::string& model_dir, const std::vector<int32_t>& token_map
   std::copy_n(token_map.begin(), std::min(token_map.size(), token_map_.size()), token_map_.begin());
 
   EngramHashConfig hash_config;
-  hash_config.layer_ids = config_.engram_layer_ids;
+  hash_config.layer_ids.assign(config_.engram_layer_ids.begin(), config_.engram_layer_ids.end());
   hash_config.max_ngram_size = config_.engram_max_ngram_size;
   hash_config.n_heads = config_.engram_n_heads;
   hash_config.engram_vocab_size = config_.engram_vocab_size;
