@@ -23,6 +23,21 @@ template <class... Args>
   throw Error(fmt::format(format, std::forward<Args>(args)...));
 }
 
+// An error of one request: an HTTP status and a line for its sender. Whoever serves requests turns it into the reply.
+class RequestError : public Error {
+ public:
+  RequestError(int status, const std::string& message) : Error(message), status_(status) {}
+  int status() const { return status_; }
+
+ private:
+  int status_;
+};
+
+template <class... Args>
+[[noreturn]] void FailRequest(int status, fmt::format_string<Args...> format, Args&&... args) {
+  throw RequestError(status, fmt::format(format, std::forward<Args>(args)...));
+}
+
 namespace internal {
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition, const std::string& values);
 inline std::string CheckValues() { return {}; }

@@ -43,4 +43,18 @@ Json ReadJsonFile(const std::string& path, JsonLimits limits) {
   return ParseJson(ReadFile(path, limits.bytes_max), path, limits);
 }
 
+std::string OneLine(std::string_view text, size_t bytes_max) {
+  size_t length = text.size();
+  if (length > bytes_max) {
+    length = bytes_max;
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;  // not inside a UTF-8 character
+  }
+  std::string line(text.substr(0, length));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  if (length < text.size()) line += "...";
+  return line;
+}
+
 }  // namespace tessera

@@ -20,8 +20,9 @@ AddedTokenMatcher::Match AddedTokenMatcher::Find(std::string_view text, size_t f
     auto high = tokens_.end();
     for (size_t length = 0; begin + length < text.size(); ++length) {
       const auto byte = static_cast<uint8_t>(text[begin + length]);
-      low = std::partition_point(low, high, [&](const auto& t) { return t.first.size() <= length || static_cast<uint8_t>(t.first[length]) < byte; });
-      high = std::partition_point(low, high, [&](const auto& t) { return static_cast<uint8_t>(t.first[length]) == byte; });
+      const auto byte_of = [length](const auto& token) { return static_cast<uint8_t>(token.first[length]); };
+      low = std::partition_point(low, high, [&](const auto& token) { return token.first.size() <= length || byte_of(token) < byte; });
+      high = std::partition_point(low, high, [&](const auto& token) { return byte_of(token) == byte; });
       if (low == high) break;
       if (low->first.size() == length + 1) best = {begin, begin + length + 1, low->second};
     }

@@ -279,7 +279,9 @@ size_t ChatParser::PartialSuffix(const Pattern& pattern) const {
     if (text.substr(begin) != pattern.spelling.substr(0, length)) continue;
     if (!needs_mark || length <= pattern.token_begin) return length;
     if (length < pattern.token_end()) continue;  // part of the spelling from ordinary tokens is not the token
-    const auto is_here = [&](const Mark& m) { return m.begin == begin + pattern.token_begin && m.is_dsml == (pattern.token == Pattern::Token::kDsml); };
+    const auto is_here = [&](const Mark& mark) {
+      return mark.begin == begin + pattern.token_begin && mark.is_dsml == (pattern.token == Pattern::Token::kDsml);
+    };
     if (std::any_of(marks_.begin(), marks_.end(), is_here)) return length;
   }
   return 0;

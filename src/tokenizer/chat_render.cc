@@ -101,7 +101,8 @@ class Renderer {
     for (size_t begin = 0; begin < messages_.size(); ++begin) {
       ChatMessage& message = messages_[begin];
       if (!message.calls.empty()) {
-        if (!is_v41_) std::stable_sort(message.calls.begin(), message.calls.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+        const auto by_id = [](const ChatToolCall& a, const ChatToolCall& b) { return a.id < b.id; };
+        if (!is_v41_) std::stable_sort(message.calls.begin(), message.calls.end(), by_id);
         order.clear();
         for (size_t i = 0; i < message.calls.size(); ++i) order.emplace(message.calls[i].id, i);
       }

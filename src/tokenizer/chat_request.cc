@@ -11,9 +11,10 @@ constexpr size_t kToolNameBytesMax = 128;
 constexpr int kMistyped = 422;
 constexpr int kBrokenRule = 400;
 
+// What the sender wrote may be quoted in the message, in one line and not at length.
 template <class... Args>
 [[noreturn]] void Refuse(int status, fmt::format_string<Args...> format, Args&&... args) {
-  throw RequestError(status, fmt::format(format, std::forward<Args>(args)...));
+  FailRequest(status, "{}", OneLine(fmt::format(format, std::forward<Args>(args)...), 400));
 }
 
 // The member, or null when it is absent or JSON null.
@@ -139,7 +140,9 @@ std::vector<ChatMessage> ParseMessages(const Json& body) {
   for (size_t i = 0; i < list->size(); ++i) messages.push_back(ParseMessage((*list)[i], fmt::format("messages[{}]", i)));
   for (size_t i = 0; i < messages.size(); ++i) {
     const bool may_be_prefix = i + 1 == messages.size() && messages[i].role == ChatRole::kAssistant;
-    if (messages[i].is_prefix && !may_be_prefix) Refuse(kBrokenRule, "messages[{}].prefix: only the last message, an assistant's, may be one", i);
+    if (messages[i].is_prefix && !may_be_prefix) {
+      Refuse(kBrokenRule, "messages[{}].prefix: only the last message, an assistant's, may be one", i);
+    }
   }
   CheckToolResults(messages);
   return messages;
@@ -259,7 +262,9 @@ ChatRequest ParseChatRequest(const Json& body) {
   ApplyToolChoice(body, &request);
   ParseResponseFormat(body, &request);
   if (request.must_call_tool && request.thinking) Refuse(kBrokenRule, "tool_choice: a call cannot be required while thinking is on");
-  if (request.messages.back().is_prefix && !request.tools.empty()) Refuse(kBrokenRule, "messages: a prefix message cannot stand with tools");
+  if (request.messages.back().is_prefix && !request.tools.empty()) {
+    Refuse(kBrokenRule, "messages: a prefix message cannot stand with tools");
+  }
   return request;
 }
 

@@ -14,15 +14,6 @@
 
 namespace tessera {
 
-class RequestError : public Error {
- public:
-  RequestError(int status, const std::string& message) : Error(message), status_(status) {}
-  int status() const { return status_; }
-
- private:
-  int status_;
-};
-
 enum class ChatRole : uint8_t { kSystem, kUser, kAssistant, kTool, kLatestReminder };
 
 struct ChatToolCall {

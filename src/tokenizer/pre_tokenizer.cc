@@ -60,18 +60,20 @@ std::string WithUnicodeWhiteSpace(const std::string& regex) {
 class PreTokenizer::Pattern {
  public:
   Pattern(const std::string& regex, const std::string& what) : regex_(regex) {
-    if (regex.size() > kPatternBytesMax) Fail("{}: pre_tokenizer: a pattern of {} bytes, at most {} are allowed", what, regex.size(), kPatternBytesMax);
+    if (regex.size() > kPatternBytesMax) {
+      Fail("{}: pre_tokenizer: a pattern of {} bytes, at most {} are allowed", what, regex.size(), kPatternBytesMax);
+    }
     const std::string rewritten = WithUnicodeWhiteSpace(regex);
     int error = 0;
     size_t offset = 0;
     constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
     code_ = pcre2_compile(Subject(rewritten), rewritten.size(), kOptions, &error, &offset, nullptr);
-    if (code_ == nullptr) Fail("{}: pre_tokenizer: pattern '{}': {}", what, regex, Pcre2Message(error));
+    if (code_ == nullptr) Fail("{}: pre_tokenizer: pattern '{}': {}", what, OneLine(regex), Pcre2Message(error));
     uint32_t matches_empty = 0;
     pcre2_pattern_info(code_, PCRE2_INFO_MATCHEMPTY, &matches_empty);
     if (matches_empty != 0) {
       pcre2_code_free(code_);
-      Fail("{}: pre_tokenizer: pattern '{}' matches the empty string", what, regex);
+      Fail("{}: pre_tokenizer: pattern '{}' matches the empty string", what, OneLine(regex));
     }
     has_jit_ = pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE) == 0;  // without it the interpreter gives the same matches, slower
   }
@@ -95,7 +97,7 @@ struct PreTokenizer::Walk {
   std::unique_ptr<pcre2_match_context, MatchContextDeleter> match_context{pcre2_match_context_create(nullptr)};
 
   Walk() {
-    if (match_data == nullptr || match_context == nullptr) throw std::bad_alloc();
+    if (match_data == nullptr || match_context == nullptr) Fail("no memory to match the pre-tokenizer's patterns");
     pcre2_set_match_limit(match_context.get(), kMatchLimit);
     pcre2_set_heap_limit(match_context.get(), kHeapLimitKib);
   }
@@ -109,11 +111,11 @@ bool PreTokenizer::Pattern::Find(std::string_view text, size_t from, Walk& walk,
     result = pcre2_match(code_, Subject(text), text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, walk.match_context.get());
   }
   if (result == PCRE2_ERROR_NOMATCH) return false;
-  if (result < 0) Fail("pre-tokenizer pattern '{}' failed on a piece of {} bytes: {}", regex_, text.size(), Pcre2Message(result));
+  if (result < 0) Fail("pre-tokenizer pattern '{}' failed on a piece of {} bytes: {}", OneLine(regex_), text.size(), Pcre2Message(result));
   const size_t* bounds = pcre2_get_ovector_pointer(data);
   *begin = bounds[0];
   *end = bounds[1];
-  if (*begin < from || *end <= *begin) Fail("pre-tokenizer pattern '{}' has a match that does not advance", regex_);
+  if (*begin < from || *end <= *begin) Fail("pre-tokenizer pattern '{}' has a match that does not advance", OneLine(regex_));
   return true;
 }
 
@@ -154,7 +156,7 @@ void PreTokenizer::AddFromJson(const Json& json, const std::string& what, bool i
     if (flag("add_prefix_space", true)) Fail("{}: pre_tokenizer: ByteLevel with add_prefix_space is not supported", what);
     if (flag("use_regex", true)) AddSplit(kByteLevelRegex, what);
   } else {
-    Fail("{}: pre_tokenizer: type '{}' is not supported here", what, type);
+    Fail("{}: pre_tokenizer: type '{}' is not supported here", what, OneLine(type));
   }
 }
 

@@ -79,8 +79,8 @@ Tokenizer::Tokenizer(TokenizerFile file, const std::string& what)
 void Tokenizer::AddVocab(const TokenizerFile& file, const std::string& what) {
   for (const auto& [token, id] : file.vocab) {
     const auto idx = static_cast<size_t>(id);
-    if ((flags_[idx] & kPresent) != 0) Fail("{}: model.vocab: '{}' and another token have the id {}", what, token, id);
-    if (!ids_.emplace(token, id).second) Fail("{}: model.vocab: '{}' stands twice", what, token);
+    if ((flags_[idx] & kPresent) != 0) Fail("{}: model.vocab: '{}' and another token have the id {}", what, OneLine(token), id);
+    if (!ids_.emplace(token, id).second) Fail("{}: model.vocab: '{}' stands twice", what, OneLine(token));
     std::optional<std::string> bytes = BytesFromAlphabet(token);
     flags_[idx] = static_cast<uint8_t>(kPresent | (bytes.has_value() ? kSpelledInAlphabet : 0));
     bytes_[idx] = bytes.has_value() ? *std::move(bytes) : token;
@@ -92,8 +92,12 @@ void Tokenizer::AddAddedTokens(const TokenizerFile& file, const std::string& wha
     const auto idx = static_cast<size_t>(token.id);
     if ((flags_[idx] & kAdded) != 0) Fail("{}: added_tokens: two tokens have the id {}", what, token.id);
     const auto [entry, is_new] = ids_.emplace(token.content, token.id);
-    if (entry->second != token.id) Fail("{}: added_tokens: '{}' has the ids {} and {}", what, token.content, entry->second, token.id);
-    if (is_new && (flags_[idx] & kPresent) != 0) Fail("{}: added_tokens: '{}' has the id {} of another token", what, token.content, token.id);
+    if (entry->second != token.id) {
+      Fail("{}: added_tokens: '{}' has the ids {} and {}", what, OneLine(token.content), entry->second, token.id);
+    }
+    if (is_new && (flags_[idx] & kPresent) != 0) {
+      Fail("{}: added_tokens: '{}' has the id {} of another token", what, OneLine(token.content), token.id);
+    }
     if (is_new) {
       std::optional<std::string> bytes = BytesFromAlphabet(token.content);
       if (bytes.has_value()) flags_[idx] |= kSpelledInAlphabet;
@@ -110,7 +114,7 @@ Bpe Tokenizer::MakeBpe(const Tokenizer& tokenizer, const TokenizerFile& file, co
   for (int byte = 0; byte < 256; ++byte) {
     const std::string spelling = BytesToAlphabet(std::string(1, static_cast<char>(byte)));
     const std::optional<int32_t> id = tokenizer.FindToken(spelling);
-    if (!id.has_value()) Fail("{}: model.vocab: no token '{}' for the byte {:#04x}", what, spelling, byte);
+    if (!id.has_value()) Fail("{}: model.vocab: no token '{}' for the byte {:#04x}", what, OneLine(spelling), byte);
     byte_ids.push_back(*id);
   }
   std::vector<Bpe::Merge> merges;
@@ -121,12 +125,12 @@ Bpe Tokenizer::MakeBpe(const Tokenizer& tokenizer, const TokenizerFile& file, co
     const auto& [left, right] = file.merges[rank];
     const auto find = [&](const std::string& token) {
       const std::optional<int32_t> id = tokenizer.FindToken(token);
-      if (!id.has_value()) Fail("{}: model.merges[{}]: '{}' is not in the vocabulary", what, rank, token);
+      if (!id.has_value()) Fail("{}: model.merges[{}]: '{}' is not in the vocabulary", what, rank, OneLine(token));
       return *id;
     };
     merges.push_back({find(left), find(right), find(left + right)});
     const uint64_t pair = uint64_t{static_cast<uint32_t>(merges.back().left)} << 32 | static_cast<uint32_t>(merges.back().right);
-    if (!pairs.insert(pair).second) Fail("{}: model.merges[{}]: '{} {}' stands twice", what, rank, left, right);
+    if (!pairs.insert(pair).second) Fail("{}: model.merges[{}]: '{} {}' stands twice", what, rank, OneLine(left), OneLine(right));
   }
   return Bpe(byte_ids, merges);
 }
@@ -139,7 +143,7 @@ void Tokenizer::ReadTokenizerConfig(const std::string& path) {
     const Json content = field->is_object() ? field->value("content", Json()) : *field;
     if (!content.is_string()) Fail("{}: {}: not a string", path, name);
     *id = FindToken(content.get<std::string>());
-    if (!id->has_value()) Fail("{}: {}: the tokenizer has no token '{}'", path, name, content.get<std::string>());
+    if (!id->has_value()) Fail("{}: {}: the tokenizer has no token '{}'", path, name, OneLine(content.get<std::string>()));
   };
   read("bos_token", &bos_id_);
   read("eos_token", &eos_id_);
@@ -179,7 +183,7 @@ void Tokenizer::EncodePlain(std::string_view text, Encoding& encoding) const {
     const size_t first_id = ids.size();
     if (entry.piece_bytes == piece.size() && std::memcmp(entry.piece, piece.data(), piece.size()) == 0) {
       ids.resize(first_id + entry.num_ids);
-      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(entry.first_id), entry.num_ids, ids.begin() + static_cast<std::ptrdiff_t>(first_id));
+      std::copy_n(ids.data() + entry.first_id, entry.num_ids, ids.data() + first_id);
     } else {
       bpe_->Encode(piece, &ids);
       entry.piece_bytes = static_cast<uint32_t>(piece.size());

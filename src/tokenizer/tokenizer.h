@@ -61,7 +61,7 @@ class Tokenizer {
   void AddAddedTokens(const TokenizerFile& file, const std::string& what);
   static Bpe MakeBpe(const Tokenizer& tokenizer, const TokenizerFile& file, const std::string& what);
   void ReadTokenizerConfig(const std::string& path);
-  uint8_t FlagsOf(int32_t id) const { return id >= 0 && static_cast<size_t>(id) < flags_.size() ? flags_[static_cast<size_t>(id)] : uint8_t{0}; }
+  uint8_t FlagsOf(int32_t id) const { return id >= 0 && id < vocab_size() ? flags_[static_cast<size_t>(id)] : uint8_t{0}; }
   void EncodeWithMatcher(std::string_view text, size_t matcher_idx, Encoding& encoding) const;
   void EncodePlain(std::string_view text, Encoding& encoding) const;
 

@@ -33,7 +33,7 @@ class FileReader : public nlohmann::json_sax<Json> {
     } else {
       const size_t space = value.find(' ');
       if (space == std::string::npos || value.find(' ', space + 1) != std::string::npos) {
-        Fail("{}: model.merges[{}]: '{}' is not two tokens with a space between", what_, file_->merges.size(), value);
+        Fail("{}: model.merges[{}]: '{}' is not two tokens with a space between", what_, file_->merges.size(), OneLine(value));
       }
       file_->merges.emplace_back(value.substr(0, space), value.substr(space + 1));
     }
@@ -86,7 +86,7 @@ class FileReader : public nlohmann::json_sax<Json> {
   bool key(string_t& value) override {
     key_ = std::move(value);
     if (mode_ == Mode::kVocab) return true;
-    if (open_.back()->contains(key_)) Fail("{}: the key '{}' stands twice in one object", what_, key_);
+    if (open_.back()->contains(key_)) Fail("{}: the key '{}' stands twice in one object", what_, OneLine(key_));
     if (open_.back()->size() == kMembersMax) Fail("{}: more than {} keys in one object", what_, kMembersMax);
     return true;
   }
@@ -98,7 +98,7 @@ class FileReader : public nlohmann::json_sax<Json> {
   enum class Mode { kRest, kVocab, kMerges };
 
   [[noreturn]] void Mistyped() {
-    if (mode_ == Mode::kVocab) Fail("{}: model.vocab: the value of '{}' is not an integer", what_, key_);
+    if (mode_ == Mode::kVocab) Fail("{}: model.vocab: the value of '{}' is not an integer", what_, OneLine(key_));
     Fail("{}: model.merges[{}]: not a string or a pair of strings", what_, file_->merges.size());
   }
   bool AtModelField(const char* name) const { return open_.size() == 2 && model_is_open_ && key_ == name; }
@@ -133,7 +133,7 @@ class FileReader : public nlohmann::json_sax<Json> {
   }
   bool Integer(int64_t value, double as_double) {
     if (mode_ != Mode::kVocab) return Value(open_.empty() ? Json(as_double) : Json(value));
-    if (value < 0 || value > INT32_MAX) Fail("{}: model.vocab: '{}' has the id {}", what_, key_, as_double);
+    if (value < 0 || value > INT32_MAX) Fail("{}: model.vocab: '{}' has the id {}", what_, OneLine(key_), as_double);
     file_->vocab.emplace_back(std::move(key_), static_cast<int32_t>(value));
     return true;
   }
@@ -185,7 +185,8 @@ void CheckFeatures(const Json& root, const std::string& what) {
 TokenizerFile::AddedToken ParseAddedToken(const Json& json, const std::string& what) {
   const Json* id = json.is_object() ? Field(json, "id") : nullptr;
   const Json* content = json.is_object() ? Field(json, "content") : nullptr;
-  if (id == nullptr || !id->is_number_integer() || content == nullptr || !content->is_string()) Fail("{}: no integer id or no string content", what);
+  if (id == nullptr || !id->is_number_integer()) Fail("{}: no integer id", what);
+  if (content == nullptr || !content->is_string()) Fail("{}: no string content", what);
   TokenizerFile::AddedToken token;
   const auto value = id->get<int64_t>();
   if (value < 0 || value > INT32_MAX) Fail("{}: the id {}", what, value);
@@ -203,7 +204,8 @@ TokenizerFile::AddedToken ParseAddedToken(const Json& json, const std::string& w
 void CheckIds(TokenizerFile* file, const std::string& what) {
   const size_t num_tokens = file->vocab.size() + file->added_tokens.size();
   const auto check = [&](int32_t id, const std::string& token) {
-    if (static_cast<size_t>(id) >= 2 * num_tokens) Fail("{}: '{}' has the id {}, but there are only {} tokens", what, token, id, num_tokens);
+    const bool is_sparse = static_cast<size_t>(id) >= 2 * num_tokens;
+    if (is_sparse) Fail("{}: '{}' has the id {}, but there are only {} tokens", what, OneLine(token), id, num_tokens);
     file->num_ids = std::max(file->num_ids, id + 1);
   };
   for (const auto& [token, id] : file->vocab) check(id, token);

@@ -1,5 +1,5 @@
 // UTF-8 at the two edges of the tokenizer: text going in must be valid, and bytes coming out of tokens, which may be cut anywhere or be
-// no UTF-8 at all, become valid text in which U+FFFD stands for each maximal ill-formed part (as Python's bytes.decode("utf-8", "replace")).
+// no UTF-8 at all, become valid text in which U+FFFD stands for each maximal ill-formed part, as in Python's decode("utf-8", "replace").
 #pragma once
 
 #include <cstddef>
