@@ -35,12 +35,21 @@ Json ParseJson(std::string_view text, const std::string& what, JsonLimits limits
   } catch (const nlohmann::json::parse_error& error) {
     Fail("{}: not valid JSON at byte {}", what, error.byte);
   } catch (const nlohmann::json::exception& error) {  // a number beyond the range of a double
-    Fail("{}: not valid JSON: {}", what, error.what());
+    Fail("{}: not valid JSON: {}", what, OneLine(error.what()));
   }
 }
 
 Json ReadJsonFile(const std::string& path, JsonLimits limits) {
   return ParseJson(ReadFile(path, limits.bytes_max), path, limits);
+}
+
+std::string OneLine(std::string_view text, size_t bytes_max) {
+  std::string line(text.substr(0, bytes_max));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  if (text.size() > bytes_max) line += "...";
+  return line;
 }
 
 }  // namespace tessera

@@ -37,10 +37,6 @@ inline std::map<std::string, Tensor> ReadTensors(const std::string& relative) {
   std::memcpy(&header_bytes, all.data(), 8);
   const Json header = Json::parse(all.substr(8, header_bytes));  // named: a temporary would not live as long as the loop over it
   std::map<std::string, Tensor> tensors;
-<<<<<<< HEAD
-=======
-  const Json header = Json::parse(all.substr(8, header_bytes));
->>>>>>> 83670cbb4f5f96ef52cde7aeefac15974de9b961
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     const size_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
