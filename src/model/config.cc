@@ -328,15 +328,6 @@ void ReadQuantization(const FieldReader& root, ModelConfig& config) {
 
 bool Contains(const std::vector<int>& layers, int layer_idx) { return std::binary_search(layers.begin(), layers.end(), layer_idx); }
 
-int64_t IndexKeyBytes(const ModelConfig& config) { return config.index_head_dim / 2 + (config.index_head_dim + 31) / 32; }
-
-// A window entry, and V4's compressed entry: e4m3 codes with one scale byte a block; V4 leaves the rope tail in bf16.
-int64_t E4m3EntryBytes(const ModelConfig& config) {
-  if (config.v41()) return config.head_dim + (config.head_dim + 31) / 32;
-  const int64_t coded = config.head_dim - config.qk_rope_head_dim;
-  return coded + (coded + 63) / 64 + 2 * config.qk_rope_head_dim;
-}
-
 }  // namespace
 
 bool ModelConfig::IsEngramLayer(int layer_idx) const { return Contains(engram_layer_ids, layer_idx); }
@@ -382,20 +373,5 @@ ModelConfig ReadModelConfig(const std::string& model_dir) {
   const std::string path = model_dir + "/config.json";
   return ParseModelConfig(ReadJsonFile(path), path);
 }
-
-double CompressedKvBytesPerToken(const ModelConfig& config) {
-  double bytes = 0;
-  for (int layer_idx = 0; layer_idx < config.num_hidden_layers; ++layer_idx) {
-    const int ratio = config.compress_ratios[static_cast<size_t>(layer_idx)];
-    if (ratio == 0 || (config.v41() && !config.IsKvSource(layer_idx))) continue;
-    // V4.1: e2m1 codes and one e4m3 scale per 16; every source also keeps index keys.
-    const int64_t entry = config.v41() ? config.head_dim / 2 + (config.head_dim + 15) / 16 : E4m3EntryBytes(config);
-    const int64_t key = config.HasIndexer(layer_idx) ? IndexKeyBytes(config) : 0;
-    bytes += static_cast<double>(entry + key) / ratio;
-  }
-  return bytes;
-}
-
-int64_t WindowKvBytes(const ModelConfig& config) { return config.num_hidden_layers * config.sliding_window * E4m3EntryBytes(config); }
 
 }  // namespace tessera

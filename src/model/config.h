@@ -97,12 +97,6 @@ constexpr int kLayersMax = 1024;
 constexpr int kExpertsMax = 4096;
 constexpr int64_t kLayersTimesExpertsMax = 65536;
 
-// KV bytes one more token of context costs over all layers: packed compressed entries and index keys, codes and scales. A rate, since an
-// entry is completed every `ratio` tokens; V4's rope tail counted as bf16.
-double CompressedKvBytesPerToken(const ModelConfig& config);
-// KV bytes of the window of one sequence over all layers; does not grow with the context.
-int64_t WindowKvBytes(const ModelConfig& config);
-
 // Throws Error "<what>: field: reason" for a missing, mistyped or contradictory field.
 ModelConfig ParseModelConfig(const Json& json, const std::string& what);
 ModelConfig ReadModelConfig(const std::string& model_dir);

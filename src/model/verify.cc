@@ -1,6 +1,7 @@
 // Is a checkpoint what its config says? First the table (names, dtypes, shapes), then the content (scales, codes).
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <unordered_set>
 
@@ -140,6 +141,31 @@ std::vector<CheckpointProblem> VerifyCheckpoint(const ModelConfig& config, const
     }
   }
   return problems.Take();
+}
+
+std::vector<CheckpointProblem> VerifyFiles(const std::string& model_dir) {
+  std::string complaint;
+  try {
+    Checkpoint::Open(model_dir);
+    return {};
+  } catch (const Error& error) {
+    complaint = error.what();
+  }
+  std::vector<CheckpointProblem> problems;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(model_dir, error)) {
+    const std::string path = entry.path().string();
+    if (!path.ends_with(".safetensors")) continue;
+    try {
+      ParseSafetensorsHeader(MappedFile(path).bytes(), path);
+    } catch (const Error& refusal) {
+      problems.push_back({"", refusal.what()});
+    }
+  }
+  const auto is_complaint = [&](const CheckpointProblem& problem) { return problem.message == complaint; };
+  if (std::none_of(problems.begin(), problems.end(), is_complaint)) problems.push_back({"", complaint});
+  std::sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) { return a.message < b.message; });
+  return problems;
 }
 
 void RefuseNanScales(const Checkpoint& checkpoint) {

@@ -134,6 +134,8 @@ std::vector<CheckpointProblem> VerifyCheckpoint(const ModelConfig& config, const
 std::vector<CheckpointProblem> VerifyTable(const ModelConfig& config, const Checkpoint& checkpoint);
 // One entry more says how many were left out.
 constexpr size_t kProblemsMax = 10000;
+// What Checkpoint::Open refuses: the first complaint of every shard, and that of the index. Empty when the directory opens.
+std::vector<CheckpointProblem> VerifyFiles(const std::string& model_dir);
 // Throws Error for the first E8M0 scale of 255 (NaN) in a tensor that ClaimWeights uses; Engram tables are left out, their rows are
 // checked when gathered. Reads every scale once, a seventeenth of the experts: for when the weights are prefaulted anyway.
 void RefuseNanScales(const Checkpoint& checkpoint);

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "support/checkpoint_copy.h"
+#include "support/temporary_folder.h"
 #include "support/tensors.h"
 
 namespace tessera {
@@ -22,8 +23,8 @@ std::string ErrorOf(const std::string& header, size_t data_bytes) {
   return MessageOf<Error>([&] { Parse(header, data_bytes); });
 }
 
-constexpr const char* kTwoTensors =
-    R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]},"a":{"dtype":"BF16","shape":[1,2],"data_offsets":[0,4]}}  )";
+constexpr const char* kTwoTensors = R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]},)"
+                                    R"("a":{"dtype":"BF16","shape":[1,2],"data_offsets":[0,4]}}  )";
 
 TEST(SafetensorsHeaderTest, ListsTensorsByOffset) {
   const SafetensorsHeader header = Parse(kTwoTensors, 12);
@@ -228,12 +229,12 @@ TEST_F(BrokenCheckpointTest, IdFollowsConfigHeaderSizeAndTime) {
 }
 
 TEST(WriteSafetensorsTest, IsReadBack) {
-  const testing::ScratchDirectory directory;
+  const testing::TemporaryFolder directory;
   const float values[6] = {1, 2, 3, 4, 5, 6};
   const int64_t ids[2] = {-1, 7};
   const auto bytes_of = [](const auto& array) { return std::span(reinterpret_cast<const uint8_t*>(array), sizeof array); };
   WriteSafetensors(
-      directory.File("model.safetensors"),
+      directory.path() + "/model.safetensors",
       {{"logits.0", Dtype::kF32, {2, 3}, bytes_of(values)}, {"ids", Dtype::kI64, {2}, bytes_of(ids)}, {"none", Dtype::kF32, {0, 3}, {}}});
   const Checkpoint checkpoint = Checkpoint::Open(directory.path());
   ASSERT_EQ(checkpoint.tensors().size(), 3u);

@@ -153,6 +153,23 @@ TEST_F(BrokenTest, AWrongModelIsReportedWithinABound) {
   EXPECT_PRED_FORMAT2(::testing::IsSubstring, "more problems were left out", problems.back().message);
 }
 
+TEST_F(BrokenTest, EveryBrokenShardIsListed) {
+  EXPECT_TRUE(VerifyFiles(copy_.path()).empty());
+  for (const char* shard : {CheckpointCopy::kFirstShard, CheckpointCopy::kSecondShard}) {
+    const std::string content = copy_.Read(shard);
+    copy_.Write(shard, content.substr(0, content.size() - 1));
+  }
+  std::vector<CheckpointProblem> problems = VerifyFiles(copy_.path());
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "model-00001-of-00002.safetensors: ", problems[0].message);
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "model-00002-of-00002.safetensors: ", problems[1].message);
+  copy_.Remove(CheckpointCopy::kSecondShard);
+  problems = VerifyFiles(copy_.path());
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "1 of 2 shards of the index missing", problems[1].message);
+  EXPECT_EQ(VerifyFiles("/no/such/model").size(), 1u);
+}
+
 TEST(VerifyV4Test, ExpertIdsOfHashLayersAreIndices) {
   const CheckpointCopy copy("tests/golden/v4_tiny");
   copy.SetByte(CheckpointCopy::kFirstShard, "layers.0.ffn.gate.tid2eid", 8 * 5, 8);  // ids are 0 .. 7

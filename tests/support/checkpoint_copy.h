@@ -2,52 +2,20 @@
 // the product's reader is among the things tested.
 #pragma once
 
-#include <stdlib.h>
-
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <stdexcept>
 #include <string>
 
 #include "core/json.h"
+#include "support/temporary_folder.h"
 #include "support/tensors.h"
 
 namespace tessera::testing {
 
-// A new directory that is removed with this object.
-class ScratchDirectory {
- public:
-  ScratchDirectory() : path_((std::filesystem::temp_directory_path() / "tessera_test_XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make " + path_);
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-  std::string Read(const std::string& name) const {
-    std::ifstream file(File(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
-  void Write(const std::string& name, const std::string& content) const {
-    std::ofstream file(File(name), std::ios::binary | std::ios::trunc);
-    file.write(content.data(), static_cast<std::streamsize>(content.size()));
-    if (!file.flush()) throw std::runtime_error("cannot write " + name);
-  }
-  void Remove(const std::string& name) const { std::filesystem::remove(File(name)); }
-
- private:
-  std::string path_;
-};
-
-class CheckpointCopy : public ScratchDirectory {
+class CheckpointCopy {
  public:
   static constexpr const char* kFirstShard = "model-00001-of-00002.safetensors";
   static constexpr const char* kSecondShard = "model-00002-of-00002.safetensors";
@@ -59,6 +27,15 @@ class CheckpointCopy : public ScratchDirectory {
       if (entry.is_regular_file()) std::filesystem::copy_file(entry.path(), File(entry.path().filename().string()));
     }
   }
+
+  const std::string& path() const { return folder_.path(); }
+  std::string File(const std::string& name) const { return path() + "/" + name; }
+  std::string Read(const std::string& name) const {
+    std::ifstream file(File(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  void Write(const std::string& name, const std::string& content) const { folder_.Write(name, content); }
+  void Remove(const std::string& name) const { std::filesystem::remove(File(name)); }
 
   void EditJson(const std::string& name, const std::function<void(Json&)>& edit) const {
     Json json = Json::parse(Read(name));
@@ -93,6 +70,8 @@ class CheckpointCopy : public ScratchDirectory {
     return 8 + length;
   }
   static Json HeaderOf(const std::string& content) { return Json::parse(content.substr(8, DataStart(content) - 8)); }
+
+  TemporaryFolder folder_;
 };
 
 // The message of the E that `call` throws; empty when it throws none.
