@@ -1,4 +1,4 @@
-# tessera_tier(MODULE TIER FLAGS SOURCES...): the module's *_tier.cc files compiled for one instruction tier, each tier in its own namespace.
+# tessera_tier(MODULE TIER FLAGS SOURCES...): the module's *_tier.cc files compiled for one instruction tier, each in its own namespace.
 function(tessera_tier MODULE TIER FLAGS)
   set(target tessera_${MODULE}_${TIER})
   string(TOUPPER ${TIER} upper)
