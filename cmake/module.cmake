@@ -1,13 +1,23 @@
-# tessera_tier(MODULE TIER FLAGS SOURCES...): the module's *_tier.cc files compiled for one instruction tier, each tier in its own namespace.
-function(tessera_tier MODULE TIER FLAGS)
-  set(target tessera_${MODULE}_${TIER})
+# tessera_tier(PREFIX TIER FLAGS SOURCES...): *_tier.cc files compiled for one instruction tier, each tier in its own namespace.
+function(tessera_tier PREFIX TIER FLAGS)
+  set(target ${PREFIX}_${TIER})
   string(TOUPPER ${TIER} upper)
   add_library(${target} OBJECT ${ARGN})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(${target} PRIVATE TSR_TIER=${TIER} TSR_TIER_${upper})
+  # The warnings that are off: gcc 12 says them of its own intrinsics headers.
   target_compile_options(${target} PRIVATE ${FLAGS} -fno-math-errno -fno-trapping-math
-                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)  # gcc 12 says it of its own intrinsics headers
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)
   target_link_libraries(${target} PRIVATE tessera_core)
+endfunction()
+
+# tessera_tiers(PREFIX OBJECTS SOURCES...): the same for every tier; OBJECTS receives the object files.
+function(tessera_tiers PREFIX OBJECTS)
+  tessera_tier(${PREFIX} scalar "" ${ARGN})
+  tessera_tier(${PREFIX} avx2 "-mavx2;-mfma;-mf16c;-mbmi2;-mtune=haswell" ${ARGN})
+  # -mtune=znver3: gcc's icelake tuning splits 512-bit loads; this one does not (measured on gcc 12).
+  tessera_tier(${PREFIX} avx512 "-march=icelake-server;-mavx512bf16;-mtune=znver3;-mprefer-vector-width=512" ${ARGN})
+  set(${OBJECTS} $<TARGET_OBJECTS:${PREFIX}_scalar> $<TARGET_OBJECTS:${PREFIX}_avx2> $<TARGET_OBJECTS:${PREFIX}_avx512> PARENT_SCOPE)
 endfunction()
 
 # tessera_module(NAME DEPS...): the library of src/NAME, the test program of tests/NAME and the benches of bench/NAME.
@@ -17,12 +27,8 @@ function(tessera_module NAME)
   file(GLOB tier_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${NAME}/*_tier.cc)
   if(tier_sources)
     list(REMOVE_ITEM sources ${tier_sources})
-    tessera_tier(${NAME} scalar "" ${tier_sources})
-    tessera_tier(${NAME} avx2 "-mavx2;-mfma;-mf16c;-mbmi2;-mtune=haswell" ${tier_sources})
-    # -mtune=znver3: gcc's icelake tuning splits 512-bit loads; this one does not (measured on gcc 12).
-    tessera_tier(${NAME} avx512 "-march=icelake-server;-mavx512bf16;-mtune=znver3;-mprefer-vector-width=512" ${tier_sources})
-    list(APPEND sources $<TARGET_OBJECTS:tessera_${NAME}_scalar> $<TARGET_OBJECTS:tessera_${NAME}_avx2>
-                        $<TARGET_OBJECTS:tessera_${NAME}_avx512>)
+    tessera_tiers(tessera_${NAME} tier_objects ${tier_sources})
+    list(APPEND sources ${tier_objects})
   endif()
   if(NOT sources)
     message(STATUS "module ${NAME} has no sources yet")
@@ -37,6 +43,12 @@ function(tessera_module NAME)
 
   file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${NAME}/*_test.cc)
   if(TESSERA_TESTS AND tests)
+    # Probes that a test runs on every tier (tests/NAME/*_tier.cc) are compiled as the product's bodies are.
+    file(GLOB probe_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${NAME}/*_tier.cc)
+    if(probe_sources)
+      tessera_tiers(${NAME}_probe probe_objects ${probe_sources})
+      list(APPEND tests ${probe_objects})
+    endif()
     add_executable(${NAME}_test ${tests})
     target_include_directories(${NAME}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_compile_definitions(${NAME}_test PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
