@@ -1,6 +1,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -10,97 +11,157 @@
 namespace tessera {
 namespace {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Streams of core/random.h are numbered by use.
 constexpr uint64_t kSamplerStream = 1;
-// Tokens looked at first for top_p; it rarely needs more.
-constexpr int64_t kNucleusGuess = 1024;
+// Lanes of the loops over the vocabulary: independent chains, so that the compiler can keep them in vector registers.
+constexpr size_t kLanes = 16;
 
-// The first of the highest logits; nullopt where there is no distribution.
-std::optional<int32_t> Greedy(std::span<const float> logits) {
-  float max = -std::numeric_limits<float>::infinity();
-  int32_t best = 0;
-  bool valid = true;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    valid = valid && logits[i] < std::numeric_limits<float>::infinity();  // false for NaN
-    if (logits[i] > max) max = logits[i], best = static_cast<int32_t>(i);
+struct Summary {
+  float max = -kInfinity;
+  bool valid = true;  // no NaN, no +inf
+};
+
+Summary Summarize(std::span<const float> logits) {
+  float max[kLanes];
+  int bad[kLanes] = {};
+  std::fill_n(max, kLanes, -kInfinity);
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float x = logits[i + lane];
+      max[lane] = x > max[lane] ? x : max[lane];
+      bad[lane] |= !(x < kInfinity);
+    }
   }
-  if (!valid || max == -std::numeric_limits<float>::infinity()) return std::nullopt;
-  return best;
+  Summary summary;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    summary.max = std::max(summary.max, max[lane]);
+    summary.valid = summary.valid && bad[lane] == 0;
+  }
+  for (; i < logits.size(); ++i) {
+    summary.max = std::max(summary.max, logits[i]);
+    summary.valid = summary.valid && logits[i] < kInfinity;
+  }
+  return summary;
+}
+
+// Tokens this many nats below the best are impossible: e^-700 is the end of the range of doubles.
+constexpr double kDepthMax = 700;
+
+// e^x for -kDepthMax < x <= 0 within 2 ulp: std::exp without its branches, so that a loop over it is vectorised. x = n ln 2 + r,
+// |r| <= ln 2 / 2, the Taylor terms of e^r to r^13 / 13!, whose remainder there is below 2^-57.
+inline double Exp(double x) {
+  constexpr double kRound = 0x1.8p52;  // adding and subtracting it rounds to an integer, which is left in the low bits
+  const double shifted = x * 1.44269504088896338700 + kRound;
+  const double n = shifted - kRound;
+  const double r = (x - n * 0x1.62e42fefa38p-1) - n * 0x1.ef35793c7673p-45;  // ln 2 in two parts, the first of 42 bits
+  double p = 1.0 / 6227020800.0;
+  p = ((p * r + 1.0 / 479001600) * r + 1.0 / 39916800) * r + 1.0 / 3628800;
+  p = ((p * r + 1.0 / 362880) * r + 1.0 / 40320) * r + 1.0 / 5040;
+  p = ((p * r + 1.0 / 720) * r + 1.0 / 120) * r + 1.0 / 24;
+  p = (((p * r + 1.0 / 6) * r + 0.5) * r + 1.0) * r + 1.0;
+  return p * std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023) << 52);
 }
 
 bool Before(const ScoredIndex& a, const ScoredIndex& b) { return a.score > b.score || (a.score == b.score && a.index < b.index); }
 
+// Candidates are kept by ascending id: scratch.ids[i] with weight scratch.weights[i], relative to the most probable token's 1.
 class Sampler {
  public:
   Sampler(std::span<const float> logits, const SamplingOptions& options, float max_logit, SamplerScratch& scratch)
-      : logits_(logits), options_(options), max_logit_(max_logit), scratch_(scratch) {}
+      : logits_(logits), options_(options), max_logit_(max_logit), inverse_temperature_(1.0 / options.temperature),
+        weights_(scratch.weights.data()), ids_(scratch.ids.data()), list_(scratch.list.data()) {}
 
   SampledToken Draw(double uniform) {
-    const int64_t num_kept = Filter();
-    double total = 0;
-    for (int64_t i = 0; i < num_kept; ++i) total += scratch_.weights[Id(i)];
+    Collect();
+    if (options_.top_p < 1) KeepNucleus();
+    if (options_.min_p > 0) KeepIf([&](int64_t i) { return weights_[i] >= options_.min_p; });
+    const double total = Total();
     const double target = uniform * total;
     double cumulative = 0;
-    size_t chosen = Id(0);
-    for (int64_t i = 0; i < num_kept; ++i) {
-      const double weight = scratch_.weights[Id(i)];
-      if (weight > 0) chosen = Id(i);  // stays on the last possible token where rounding leaves the target at the end
-      cumulative += weight;
+    int64_t chosen = 0;
+    for (; chosen + 1 < count_; ++chosen) {
+      cumulative += weights_[chosen];
       if (cumulative > target) break;
     }
-    return {static_cast<int32_t>(chosen), scratch_.weights[chosen] / total};
+    return {ids_[chosen], weights_[chosen] / total};
   }
 
  private:
-  size_t Id(int64_t i) const { return static_cast<size_t>(scratch_.ids[static_cast<size_t>(i)]); }
-  // Relative to the most probable token, whose weight is 1.
-  double Weight(float logit) const { return std::exp((static_cast<double>(logit) - max_logit_) / options_.temperature); }
+  // How far below the best a logit is on the tempered scale, in nats.
+  double Depth(float logit) const { return (max_logit_ - static_cast<double>(logit)) * inverse_temperature_; }
 
-  // scratch.ids <- the tokens kept, ascending, with their weights in scratch.weights; returns how many, at least one.
-  int64_t Filter() {
-    const auto vocab_size = static_cast<int64_t>(logits_.size());
-    std::vector<int32_t>& ids = scratch_.ids;
-    int64_t num_kept = 0;
-    if (options_.top_k > 0 && options_.top_k < vocab_size) {
-      num_kept = KeepTopK(scratch_.list.data(), 0, logits_.data(), vocab_size, 0, options_.top_k);
-      SortedIndices(scratch_.list.data(), num_kept, ids.data());
-    } else {
-      for (int32_t id = 0; id < vocab_size; ++id)
-        if (logits_[static_cast<size_t>(id)] > -std::numeric_limits<float>::infinity()) ids[static_cast<size_t>(num_kept++)] = id;
-    }
-    for (int64_t i = 0; i < num_kept; ++i) scratch_.weights[Id(i)] = Weight(logits_[Id(i)]);
-    if (options_.top_p < 1) num_kept = KeepNucleus(num_kept);
-    if (options_.min_p > 0) {
-      const auto improbable = [&](int32_t id) { return scratch_.weights[static_cast<size_t>(id)] < options_.min_p; };
-      num_kept = std::remove_if(ids.begin(), ids.begin() + num_kept, improbable) - ids.begin();
-    }
-    return num_kept;
+  double Total() const {
+    double total = 0;
+    for (int64_t i = 0; i < count_; ++i) total += weights_[i];
+    return total;
   }
 
-  int64_t KeepNucleus(int64_t num_candidates) {
-    double total = 0;
-    for (int64_t i = 0; i < num_candidates; ++i) total += scratch_.weights[Id(i)];
-    const double wanted = static_cast<double>(options_.top_p) * total;
-    ScoredIndex* list = scratch_.list.data();
-    for (int64_t guess = std::min(kNucleusGuess, num_candidates);; guess = std::min(8 * guess, num_candidates)) {
-      for (int64_t i = 0; i < num_candidates; ++i) list[i] = {logits_[Id(i)], static_cast<int32_t>(Id(i))};
-      if (guess < num_candidates) std::nth_element(list, list + guess, list + num_candidates, Before);
-      std::sort(list, list + guess, Before);
-      double cumulative = 0;
-      for (int64_t i = 0; i < guess; ++i) {
-        cumulative += scratch_.weights[static_cast<size_t>(list[i].index)];
-        // Summed in another order, all of them may stay a rounding short of what is wanted.
-        if (cumulative < wanted && i + 1 < num_candidates) continue;
-        SortedIndices(list, i + 1, scratch_.ids.data());
-        return i + 1;
-      }
+  template <class Keep>
+  void KeepIf(const Keep& keep) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count_; ++i) {
+      if (!keep(i)) continue;
+      ids_[kept] = ids_[i];
+      weights_[kept++] = weights_[i];
     }
+    count_ = kept;
+  }
+
+  void Collect() {
+    const auto vocab_size = static_cast<int64_t>(logits_.size());
+    if (options_.top_k > 0 && options_.top_k < vocab_size) {
+      const int64_t num_kept = KeepTopK(list_, 0, logits_.data(), vocab_size, 0, options_.top_k);
+      SortedIndices(list_, num_kept, ids_);
+      for (int64_t i = 0; i < num_kept; ++i) AddCandidate(ids_[i]);
+    } else {
+      for (int32_t id = 0; id < vocab_size; ++id) AddCandidate(id);
+    }
+    for (int64_t i = 0; i < count_; ++i) weights_[i] = Exp(weights_[i]);
+  }
+
+  // Without a branch; count_ never passes the place an id is read from.
+  void AddCandidate(int32_t id) {
+    const double depth = Depth(logits_[static_cast<size_t>(id)]);
+    ids_[count_] = id;
+    weights_[count_] = -depth;
+    count_ += depth < kDepthMax;
+  }
+
+  // Weights are summed by bands of equal depth, so that only the band in which the sum crosses top_p has to be sorted.
+  void KeepNucleus() {
+    constexpr int kNumBands = 1024, kBandsPerNat = 32;
+    const auto band_of = [&](int64_t i) {
+      return static_cast<int>(std::min(Depth(logits_[static_cast<size_t>(ids_[i])]) * kBandsPerNat, kNumBands - 1.0));
+    };
+    double band_weights[kNumBands] = {};
+    for (int64_t i = 0; i < count_; ++i) band_weights[band_of(i)] += weights_[i];
+    const double wanted = static_cast<double>(options_.top_p) * Total();
+    int last_band = 0;
+    double cumulative = 0;
+    while (last_band < kNumBands - 1 && cumulative + band_weights[last_band] < wanted) cumulative += band_weights[last_band++];
+    int64_t band_count = 0;
+    for (int64_t i = 0; i < count_; ++i)
+      if (band_of(i) == last_band) list_[band_count++] = {logits_[static_cast<size_t>(ids_[i])], ids_[i]};
+    std::sort(list_, list_ + band_count, Before);
+    int64_t kept = 0;
+    ScoredIndex last = {kInfinity, 0};
+    while (kept < band_count && (kept == 0 || cumulative < wanted)) {
+      last = list_[kept++];
+      cumulative += Exp(-Depth(last.score));
+    }
+    KeepIf([&](int64_t i) { return !Before(last, {logits_[static_cast<size_t>(ids_[i])], ids_[i]}); });
   }
 
   std::span<const float> logits_;
   const SamplingOptions& options_;
   double max_logit_;
-  SamplerScratch& scratch_;
+  double inverse_temperature_;
+  double* weights_;
+  int32_t* ids_;
+  ScoredIndex* list_;
+  int64_t count_ = 0;
 };
 
 }  // namespace
@@ -120,18 +181,32 @@ SamplerScratch::SamplerScratch(int64_t vocab_size)
 std::optional<SampledToken> Sample(std::span<const float> logits, const SamplingOptions& options, uint64_t position,
                                    SamplerScratch& scratch) noexcept {
   TSR_CHECK(!logits.empty() && logits.size() <= scratch.weights.size(), "{} logits, scratch for {}", logits.size(), scratch.weights.size());
-  const std::optional<int32_t> best = Greedy(logits);
-  if (!best) return std::nullopt;
-  if (options.temperature == 0) return SampledToken{*best, 1};
-  return Sampler(logits, options, logits[static_cast<size_t>(*best)], scratch).Draw(UniformDouble(options.seed, kSamplerStream, position));
+  const Summary summary = Summarize(logits);
+  if (!summary.valid || summary.max == -kInfinity) return std::nullopt;
+  if (options.temperature == 0)
+    return SampledToken{static_cast<int32_t>(std::find(logits.begin(), logits.end(), summary.max) - logits.begin()), 1};
+  return Sampler(logits, options, summary.max, scratch).Draw(UniformDouble(options.seed, kSamplerStream, position));
 }
 
 double LogProbability(std::span<const float> logits, int32_t token_id) noexcept {
   TSR_CHECK(token_id >= 0 && static_cast<size_t>(token_id) < logits.size(), "token {} of {}", token_id, logits.size());
-  const double max = *std::max_element(logits.begin(), logits.end());
+  const Summary summary = Summarize(logits);
+  if (!summary.valid || summary.max == -kInfinity) return std::numeric_limits<double>::quiet_NaN();
+  constexpr size_t kChunk = 512;
   double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - max);
-  return logits[static_cast<size_t>(token_id)] - max - std::log(sum);
+  for (size_t begin = 0; begin < logits.size(); begin += kChunk) {
+    double exps[kChunk];
+    size_t count = 0;
+    for (size_t i = begin; i < std::min(begin + kChunk, logits.size()); ++i) {
+      exps[count] = static_cast<double>(logits[i]) - summary.max;
+      count += exps[count] > -kDepthMax;
+    }
+    for (size_t i = 0; i < count; ++i) exps[i] = Exp(exps[i]);
+    double chunk_sum = 0;
+    for (size_t i = 0; i < count; ++i) chunk_sum += exps[i];
+    sum += chunk_sum;
+  }
+  return static_cast<double>(logits[static_cast<size_t>(token_id)]) - summary.max - std::log(sum);
 }
 
 }  // namespace tessera

@@ -47,7 +47,7 @@ struct SamplerScratch {
 std::optional<SampledToken> Sample(std::span<const float> logits, const SamplingOptions& options, uint64_t position,
                                    SamplerScratch& scratch) noexcept;
 
-// ln softmax(logits)[token_id] in double.
+// ln softmax(logits)[token_id] in double; NaN where Sample would return nullopt.
 double LogProbability(std::span<const float> logits, int32_t token_id) noexcept;
 
 }  // namespace tessera

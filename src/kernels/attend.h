@@ -13,6 +13,8 @@ namespace tessera {
 
 // Heads that share one pass over the rows: two AVX-512 registers of lanes, so that a kv value is widened once for 32 products.
 constexpr int64_t kAttendBlockHeads = 32;
+// Columns of the output whose fp32 sums are kept in scratch while the rows are read block by block.
+constexpr int64_t kAttendChunkCols = 512;
 
 template <class T>
 struct AttendArguments {
@@ -24,7 +26,7 @@ struct AttendArguments {
   View<T> out;          // [num_heads, head_dim], one rounding; may be q
   float* scratch;       // AttendScratchFloats(num_entries), private to the caller
 };
-constexpr int64_t AttendScratchFloats(int64_t num_entries) { return kAttendBlockHeads * num_entries; }
+constexpr int64_t AttendScratchFloats(int64_t num_entries) { return kAttendBlockHeads * (num_entries + kAttendChunkCols); }
 
 template <class T>
 void Attend(const AttendArguments<T>& arguments) noexcept;

@@ -16,6 +16,11 @@ namespace {
 constexpr int64_t kGroupCols = 128;
 // The exponentials of this many entries are chained from zero before they are added to the denominator.
 constexpr int64_t kGroupEntries = 64;
+// Entries that are read for all columns before the next ones: 768 rows of 512 bf16 fit the L2 cache.
+constexpr int64_t kBlockEntries = 768;
+// A column of rows defeats the hardware's prefetcher: rows this far ahead are asked for (up to a fifth faster).
+// Widening the column into a buffer once for all tiles of heads was tried and is not faster.
+constexpr int64_t kPrefetchEntries = 12;
 
 // Tiles by register count: sums, the operands of one step, and one broadcast.
 #if defined(TSR_TIER_AVX512)
@@ -98,15 +103,18 @@ void Scores(const AttendArguments<T>& arguments, const Block& block, float* scor
   alignas(64) float queries[kGroupCols * kHeads];
   alignas(64) float buffer[kTileEntries * kGroupCols];
   const View<const T>& kv = arguments.kv;
-  for (int64_t col = 0; col < kv.cols; col += kGroupCols) {
-    const int64_t cols = std::min(kGroupCols, kv.cols - col);
-    TransposeQueries<V>(arguments.q, block, col, cols, queries);
-    const auto tiles = [&]<int E>(int64_t entry) {
-      for (; entry + E <= kv.rows; entry += E)
-        ScoreTile<V, E>(queries, Widen<E>(kv.Row(entry) + col, kv.stride, cols, buffer), cols, col == 0, scores + entry * kHeads);
-      return entry;
-    };
-    tiles.template operator()<1>(tiles.template operator()<2>(tiles.template operator()<kTileEntries>(0)));
+  for (int64_t begin = 0; begin < kv.rows; begin += kBlockEntries) {
+    const int64_t end = std::min(begin + kBlockEntries, kv.rows);
+    for (int64_t col = 0; col < kv.cols; col += kGroupCols) {
+      const int64_t cols = std::min(kGroupCols, kv.cols - col);
+      TransposeQueries<V>(arguments.q, block, col, cols, queries);
+      const auto tiles = [&]<int E>(int64_t entry) {
+        for (; entry + E <= end; entry += E)
+          ScoreTile<V, E>(queries, Widen<E>(kv.Row(entry) + col, kv.stride, cols, buffer), cols, col == 0, scores + entry * kHeads);
+        return entry;
+      };
+      tiles.template operator()<1>(tiles.template operator()<2>(tiles.template operator()<kTileEntries>(begin)));
+    }
   }
 }
 
@@ -156,57 +164,76 @@ struct PartialColumns {
 };
 
 struct WeightedTile {
-  const float* probabilities;  // of the tile's first head; entries are `heads` apart
+  const float* probabilities;  // of the tile's first head and the first entry; entries are `heads` apart
   int64_t heads;
-  const float* denominators;
+  float* sums;  // of the tile's first head and the strip's first lane; heads are kAttendChunkCols apart
 };
 
-// out[h][columns] = sum_e p[e][h] * kv[e][columns] / denominator[h] for H heads, e ascending from zero.
+// sums[h][columns] += sum_e p[e][h] * kv[e][columns] for H heads, e ascending.
 template <int H, class Columns, class T>
-void WeightedSum(const WeightedTile& tile, const Columns& columns, const View<const T>& kv, T* out, int64_t out_stride) {
+void AddWeighted(const WeightedTile& tile, const Columns& columns, const View<const T>& kv) {
   constexpr int kVecs = Columns::kVecs;
   Vec sum[H][kVecs];
   for (int h = 0; h < H; ++h)
-    for (int v = 0; v < kVecs; ++v) sum[h][v] = Zero();
+    for (int v = 0; v < kVecs; ++v) sum[h][v] = Load(tile.sums + h * kAttendChunkCols + v * kLanes);
   const T* row = kv.data;
   const float* p = tile.probabilities;
   for (int64_t e = 0; e < kv.rows; ++e, row += kv.stride, p += tile.heads) {
     Vec value[kVecs];
+    __builtin_prefetch(row + kPrefetchEntries * kv.stride);
     columns.From(row, value);
     for (int h = 0; h < H; ++h) {
       const Vec weight = Set1(p[h]);
       for (int v = 0; v < kVecs; ++v) sum[h][v] = MulAdd(weight, value[v], sum[h][v]);
     }
   }
-  for (int h = 0; h < H; ++h) {
-    for (int v = 0; v < kVecs; ++v) sum[h][v] = sum[h][v] / Set1(tile.denominators[h]);
-    columns.To(sum[h], out + h * out_stride);
-  }
+  for (int h = 0; h < H; ++h)
+    for (int v = 0; v < kVecs; ++v) Store(sum[h][v], tile.sums + h * kAttendChunkCols + v * kLanes);
 }
 
 template <class Columns, class T, int... H>
-void WeightedSumOf(int num_heads, const WeightedTile& tile, const Columns& columns, const View<const T>& kv, T* out, int64_t out_stride,
+void AddWeightedOf(int num_heads, const WeightedTile& tile, const Columns& columns, const View<const T>& kv,
                    std::integer_sequence<int, H...>) {
-  using Function = void (*)(const WeightedTile&, const Columns&, const View<const T>&, T*, int64_t);
-  static constexpr Function kByHeads[] = {&WeightedSum<H + 1, Columns, T>...};
-  kByHeads[num_heads - 1](tile, columns, kv, out, out_stride);
+  using Function = void (*)(const WeightedTile&, const Columns&, const View<const T>&);
+  static constexpr Function kByHeads[] = {&AddWeighted<H + 1, Columns, T>...};
+  kByHeads[num_heads - 1](tile, columns, kv);
 }
 
-template <int V, class T>
-void WeightedSums(const AttendArguments<T>& arguments, const Block& block, const float* probabilities, const float* denominators) {
-  const View<const T>& kv = arguments.kv;
-  const auto strip = [&](const auto& columns, int64_t col) {
-    // Tiles of equal height: 32 heads are 11 + 11 + 10, not 12 + 12 + 8.
-    const int num_tiles = (block.num_heads + kTileHeads - 1) / kTileHeads;
-    for (int tile = 0; tile < num_tiles; ++tile) {
-      const int begin = block.num_heads * tile / num_tiles, end = block.num_heads * (tile + 1) / num_tiles;
-      WeightedSumOf(end - begin, {probabilities + begin, V * kLanes, denominators + begin}, columns, kv.Columns(col, kv.cols - col),
-                    arguments.out.Row(block.first_head + begin) + col, arguments.out.stride, std::make_integer_sequence<int, kTileHeads>{});
-    }
-  };
+// Calls body(columns, col) for every strip of [0, cols).
+template <class Body>
+void ForEachStrip(int64_t cols, const Body& body) {
   int64_t col = 0;
-  for (; col + 2 * kLanes <= kv.cols; col += 2 * kLanes) strip(PairColumns{}, col);
-  for (; col < kv.cols; col += kLanes) strip(PartialColumns{static_cast<int>(std::min<int64_t>(kLanes, kv.cols - col))}, col);
+  for (; col + 2 * kLanes <= cols; col += 2 * kLanes) body(PairColumns{}, col);
+  for (; col < cols; col += kLanes) body(PartialColumns{static_cast<int>(std::min<int64_t>(kLanes, cols - col))}, col);
+}
+
+// out[h][first_col + i] = sum_e p[e][h] * kv[e][first_col + i] / denominator[h], e ascending from zero, for the i of one chunk of columns.
+template <int V, class T>
+void WeightedChunk(const AttendArguments<T>& arguments, const Block& block, int64_t first_col, const float* denominators) {
+  constexpr int kHeads = V * kLanes;
+  const View<const T> kv = arguments.kv.Columns(first_col, std::min(kAttendChunkCols, arguments.kv.cols - first_col));
+  float* sums = arguments.scratch + kv.rows * kHeads;
+  std::fill_n(sums, block.num_heads * kAttendChunkCols, 0.0f);
+  for (int64_t begin = 0; begin < kv.rows; begin += kBlockEntries) {
+    const View<const T> rows = kv.Rows(begin, std::min(kBlockEntries, kv.rows - begin));
+    ForEachStrip(kv.cols, [&](const auto& columns, int64_t col) {
+      // Tiles of equal height: 32 heads are 11 + 11 + 10, not 12 + 12 + 8.
+      const int num_tiles = (block.num_heads + kTileHeads - 1) / kTileHeads;
+      for (int tile = 0; tile < num_tiles; ++tile) {
+        const int first = block.num_heads * tile / num_tiles, end = block.num_heads * (tile + 1) / num_tiles;
+        AddWeightedOf(end - first, {arguments.scratch + begin * kHeads + first, kHeads, sums + first * kAttendChunkCols + col}, columns,
+                      rows.Columns(col, rows.cols - col), std::make_integer_sequence<int, kTileHeads>{});
+      }
+    });
+  }
+  for (int h = 0; h < block.num_heads; ++h) {
+    ForEachStrip(kv.cols, [&](const auto& columns, int64_t col) {
+      Vec quotient[2];
+      for (int v = 0; v < columns.kVecs; ++v)
+        quotient[v] = Load(sums + h * kAttendChunkCols + col + v * kLanes) / Set1(denominators[h]);
+      columns.To(quotient, arguments.out.Row(block.first_head + h) + first_col + col);
+    });
+  }
 }
 
 template <int V, class T>
@@ -214,7 +241,7 @@ void AttendBlock(const AttendArguments<T>& arguments, const Block& block) {
   float denominators[V * kLanes];
   Scores<V>(arguments, block, arguments.scratch);
   Softmax<V>(arguments, block, arguments.scratch, denominators);
-  WeightedSums<V>(arguments, block, arguments.scratch, denominators);
+  for (int64_t col = 0; col < arguments.kv.cols; col += kAttendChunkCols) WeightedChunk<V>(arguments, block, col, denominators);
 }
 
 template <class T>

@@ -23,15 +23,20 @@ constexpr int64_t kSlackMin = 1024;
 // The total order: float comparison takes -0 for +0.
 bool Better(const ScoredIndex& a, const ScoredIndex& b) { return a.score > b.score || (a.score == b.score && a.index < b.index); }
 
-// Cuts list[0, count) back to the k best and returns the new count; the worst of a full list is then last.
+// Cuts list[0, count) back to the k best and returns the new count.
 int64_t Cut(ScoredIndex* list, int64_t count, int64_t k) {
-  if (count < k) return count;
+  if (count <= k) return count;
   std::nth_element(list, list + (k - 1), list + count, Better);
   return k;
 }
 
-// What a further entry must reach to matter; `list` has been Cut.
-float Threshold(const ScoredIndex* list, int64_t count, int64_t k) { return count < k ? kLowestScore : list[k - 1].score; }
+// What a further entry must reach to matter: the worst score of a full list. Four chains, so that the loop is not one chain of minima.
+float Threshold(const ScoredIndex* list, int64_t count, int64_t k) {
+  if (count < k) return kLowestScore;
+  float worst[4] = {list[0].score, list[0].score, list[0].score, list[0].score};
+  for (int64_t i = 0; i < count; ++i) worst[i & 3] = std::min(worst[i & 3], list[i].score);
+  return std::min(std::min(worst[0], worst[1]), std::min(worst[2], worst[3]));
+}
 
 }  // namespace
 
@@ -39,14 +44,13 @@ int64_t KeepTopK(ScoredIndex* list, int64_t count, const float* scores, int64_t 
   TSR_CHECK(k >= 0 && count >= 0 && count <= k && num_scores >= 0, "k {}, count {}, num_scores {}", k, count, num_scores);
   if (k == 0) return 0;
   const int64_t capacity = std::min(k + num_scores, k + std::max(k, kSlackMin));
-  count = Cut(list, count, k);
   int64_t done = 0;
   while (done < num_scores) {
     const float threshold = Threshold(list, count, k);
     int64_t num_added = 0;
     done += TSR_DISPATCH(AppendFrom(scores + done, num_scores - done, threshold, first_index + static_cast<int32_t>(done), list + count,
                                     capacity - count, &num_added));
-    if (num_added > 0) count = Cut(list, count + num_added, k);
+    count = Cut(list, count + num_added, k);
   }
   return count;
 }
@@ -54,12 +58,10 @@ int64_t KeepTopK(ScoredIndex* list, int64_t count, const float* scores, int64_t 
 int64_t KeepTopK(ScoredIndex* list, int64_t count, const ScoredIndex* more, int64_t num_more, int64_t k) noexcept {
   TSR_CHECK(k >= 0 && count >= 0 && count <= k && num_more >= 0, "k {}, count {}, num_more {}", k, count, num_more);
   if (k == 0) return 0;
-  count = Cut(list, count, k);
   const float threshold = Threshold(list, count, k);
-  const int64_t old_count = count;
   for (int64_t i = 0; i < num_more; ++i)
     if (more[i].score >= threshold) list[count++] = more[i];
-  return count > old_count ? Cut(list, count, k) : count;
+  return Cut(list, count, k);
 }
 
 void SortedIndices(ScoredIndex* list, int64_t count, int32_t* indices) noexcept {

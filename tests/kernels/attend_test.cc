@@ -77,6 +77,7 @@ TYPED_TEST(AttendTest, MatchesTwinOnEveryTail) {
     for (int64_t head_dim : {127, 128, 129, 255, 300, 512}) ExpectTwin(Problem<TypeParam>(5, 30, head_dim));
     for (int64_t num_entries = 1; num_entries <= 40; ++num_entries) ExpectTwin(Problem<TypeParam>(17, num_entries, 32));
     for (int64_t num_heads = 1; num_heads <= 70; ++num_heads) ExpectTwin(Problem<TypeParam>(num_heads, 13, 34));
+    ExpectTwin(Problem<TypeParam>(3, 800, 600));  // more than one block of entries and chunk of columns
     for (int64_t num_entries : {63, 64, 65, 128, 640, 3001}) ExpectTwin(Problem<TypeParam>(4, num_entries, 64));
   });
 }
