@@ -5,7 +5,8 @@ function(tessera_tier MODULE TIER FLAGS)
   add_library(${target} OBJECT ${ARGN})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(${target} PRIVATE TSR_TIER=${TIER} TSR_TIER_${upper})
-  target_compile_options(${target} PRIVATE ${FLAGS} -fno-math-errno -fno-trapping-math)
+  target_compile_options(${target} PRIVATE ${FLAGS} -fno-math-errno -fno-trapping-math
+                         "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")  # gcc 12 says it of its own intrinsics headers
   target_link_libraries(${target} PRIVATE tessera_core)
 endfunction()
 

@@ -1,0 +1,67 @@
+#include "kernels/matmul.h"
+
+#include <type_traits>
+
+#include "core/check.h"
+#include "kernels/matmul_body.h"
+
+namespace tessera {
+namespace {
+
+void Pack(Format format, const PackCall& call) noexcept {
+  switch (format) {
+    case Format::kBF16: return TSR_DISPATCH(PackBF16(call));
+    case Format::kF32: return TSR_DISPATCH(PackF32(call));
+    case Format::kE4M3: return TSR_DISPATCH(PackE4m3(call));
+    case Format::kE2M1: return TSR_DISPATCH(PackE2m1(call));
+  }
+}
+
+void MatMul(const MatMulCall& call) noexcept {
+  switch (call.weights->format) {
+    case Format::kBF16: return TSR_DISPATCH(MatMulBF16(call));
+    case Format::kF32: return TSR_DISPATCH(MatMulF32(call));
+    case Format::kE4M3: return TSR_DISPATCH(MatMulE4m3(call));
+    case Format::kE2M1: return TSR_DISPATCH(MatMulE2m1(call));
+  }
+}
+
+}  // namespace
+
+template <class A>
+int64_t PackedBytes(Format, int64_t num_rows, int64_t cols) {
+  return num_rows * PackedRowFloats(cols) * static_cast<int64_t>(sizeof(float));
+}
+
+template <class A>
+void PackActivations(View<const A> x, const int32_t* row_indices, int64_t num_rows, Format format, void* packed) noexcept {
+  Pack(format, {x.data, x.stride, std::is_same_v<A, bf16>, row_indices, num_rows, x.cols, static_cast<float*>(packed)});
+}
+
+template <class A, class O>
+void MatMulPacked(const void* packed, int64_t num_rows, const QuantView& w, View<O> out, void* scratch) noexcept {
+  MatMul({static_cast<const float*>(packed), num_rows, &w, out.data, out.stride, std::is_same_v<O, bf16>, static_cast<uint8_t*>(scratch)});
+}
+
+int64_t MatMulScratchBytes(int64_t cols) { return ScaleWordBytes(cols) + DecodedBytes(cols) + kPartialBytes; }
+
+void CheckMatMulWeights(const QuantView& w) {
+  TSR_CHECK(w.payload != nullptr && w.rows > 0 && w.cols > 0, "weights [{}, {}]", w.rows, w.cols);
+  TSR_CHECK(w.row_bytes >= FormatRowBytes(w.format, w.cols), "rows of {} bytes for {} columns", w.row_bytes, w.cols);
+  if (w.format == Format::kBF16 || w.format == Format::kF32) return;
+  TSR_CHECK(w.scales != nullptr, "quantised weights without scales");
+  TSR_CHECK(w.block_rows > 0 && w.block_cols > 0 && (w.block_cols % 32 == 0 || w.block_cols >= w.cols), "scale block {} x {}",
+            w.block_rows, w.block_cols);
+  TSR_CHECK(w.row_offset >= 0 && w.row_offset < w.block_rows, "row offset {} in a block of {} rows", w.row_offset, w.block_rows);
+}
+
+template int64_t PackedBytes<bf16>(Format, int64_t, int64_t);
+template int64_t PackedBytes<float>(Format, int64_t, int64_t);
+template void PackActivations<bf16>(View<const bf16>, const int32_t*, int64_t, Format, void*) noexcept;
+template void PackActivations<float>(View<const float>, const int32_t*, int64_t, Format, void*) noexcept;
+template void MatMulPacked<bf16, bf16>(const void*, int64_t, const QuantView&, View<bf16>, void*) noexcept;
+template void MatMulPacked<bf16, float>(const void*, int64_t, const QuantView&, View<float>, void*) noexcept;
+template void MatMulPacked<float, bf16>(const void*, int64_t, const QuantView&, View<bf16>, void*) noexcept;
+template void MatMulPacked<float, float>(const void*, int64_t, const QuantView&, View<float>, void*) noexcept;
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+// What the entry of the matrix product (matmul.cc) hands to the copies of its body, and the shape of the data both sides know: packed
+// activations and scratch. Only matmul*.cc include this.
+//
+// Columns are worked on in parts of 8 * lanes columns (128, 64 or 32 by tier; a group of 128 is 1, 2 or 4 parts). A part is eight
+// vectors; vector i, lane l stands for one column, the same for weights and activations, chosen so that the decoder of the format is
+// cheap and that four neighbouring lanes belong to the same 32 columns, hence to one scale.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/quant_view.h"
+#include "kernels/matmul.h"
+#include "kernels/tier.h"
+
+namespace tessera {
+
+struct PackCall {
+  const void* x = nullptr;
+  int64_t stride = 0;  // elements
+  bool x_is_bf16 = false;
+  const int32_t* row_indices = nullptr;
+  int64_t num_rows = 0;
+  int64_t cols = 0;
+  float* packed = nullptr;
+};
+
+struct MatMulCall {
+  const float* packed = nullptr;
+  int64_t num_rows = 0;
+  const QuantView* weights = nullptr;
+  void* out = nullptr;
+  int64_t out_stride = 0;  // elements
+  bool out_is_bf16 = false;
+  uint8_t* scratch = nullptr;
+};
+
+constexpr int64_t PaddedCols(int64_t cols) { return (cols + kMatMulGroupCols - 1) / kMatMulGroupCols * kMatMulGroupCols; }
+// One cache line between rows keeps rows of a power-of-two length out of each other's cache sets.
+constexpr int64_t PackedRowFloats(int64_t cols) { return PaddedCols(cols) + 16; }
+
+// Weight rows decoded at a time, and activation rows that share the decoded block: 32 rows of 4,096 columns are 590 KB, and the partial
+// sums of 32 x 96 outputs 196 KB, which together fit the second-level cache.
+constexpr int64_t kBlockRows = 32;
+constexpr int64_t kChunkRows = 96;
+constexpr int64_t kDecodedGroupBytes = (8 + 1) * 64;  // a decoded row's 128 columns as fp32 and their lane-wise scales
+
+constexpr int64_t ScaleWordBytes(int64_t cols) { return (PaddedCols(cols) / 32 * 2 + 63) / 64 * 64; }
+constexpr int64_t DecodedBytes(int64_t cols) { return kBlockRows * (PaddedCols(cols) / kMatMulGroupCols) * kDecodedGroupBytes; }
+constexpr int64_t kPartialBytes = kBlockRows * kChunkRows * 64;
+
+TSR_DECLARE_TIERS(void PackBF16(const PackCall& call) noexcept; void PackF32(const PackCall& call) noexcept;
+                  void PackE4m3(const PackCall& call) noexcept; void PackE2m1(const PackCall& call) noexcept;
+                  void MatMulBF16(const MatMulCall& call) noexcept; void MatMulF32(const MatMulCall& call) noexcept;
+                  void MatMulE4m3(const MatMulCall& call) noexcept; void MatMulE2m1(const MatMulCall& call) noexcept;)
+
+}  // namespace tessera
