@@ -1,26 +1,23 @@
-# tessera_tiers(PREFIX OBJECTS SOURCES...): *_tier.cc files compiled once per instruction tier, each tier in its own namespace; OBJECTS
-# receives the object files.
+# tessera_tier(PREFIX TIER FLAGS SOURCES...): *_tier.cc files compiled for one instruction tier, each tier in its own namespace.
+function(tessera_tier PREFIX TIER FLAGS)
+  set(target ${PREFIX}_${TIER})
+  string(TOUPPER ${TIER} upper)
+  add_library(${target} OBJECT ${ARGN})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(${target} PRIVATE TSR_TIER=${TIER} TSR_TIER_${upper})
+  # The warnings that are off: gcc 12 says them of its own intrinsics headers.
+  target_compile_options(${target} PRIVATE ${FLAGS} -fno-math-errno -fno-trapping-math
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)
+  target_link_libraries(${target} PRIVATE tessera_core)
+endfunction()
+
+# tessera_tiers(PREFIX OBJECTS SOURCES...): the same for every tier; OBJECTS receives the object files.
 function(tessera_tiers PREFIX OBJECTS)
-  set(flags_scalar "")
-  set(flags_avx2 -mavx2 -mfma -mf16c -mbmi2 -mtune=haswell)
+  tessera_tier(${PREFIX} scalar "" ${ARGN})
+  tessera_tier(${PREFIX} avx2 "-mavx2;-mfma;-mf16c;-mbmi2;-mtune=haswell" ${ARGN})
   # -mtune=znver3: gcc's icelake tuning splits 512-bit loads; this one does not (measured on gcc 12).
-  set(flags_avx512 -march=icelake-server -mavx512bf16 -mtune=znver3 -mprefer-vector-width=512)
-  set(objects)
-  foreach(tier scalar avx2 avx512)
-    set(target ${PREFIX}_${tier})
-    string(TOUPPER ${tier} upper)
-    add_library(${target} OBJECT ${ARGN})
-    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_compile_definitions(${target} PRIVATE TSR_TIER=${tier} TSR_TIER_${upper})
-    target_compile_options(${target} PRIVATE ${flags_${tier}} -fno-math-errno -fno-trapping-math)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # gcc 12 takes the deliberately undefined pass-through operand of its own AVX-512 intrinsics for an uninitialised variable.
-      target_compile_options(${target} PRIVATE -Wno-uninitialized -Wno-maybe-uninitialized)
-    endif()
-    target_link_libraries(${target} PRIVATE tessera_core)
-    list(APPEND objects $<TARGET_OBJECTS:${target}>)
-  endforeach()
-  set(${OBJECTS} ${objects} PARENT_SCOPE)
+  tessera_tier(${PREFIX} avx512 "-march=icelake-server;-mavx512bf16;-mtune=znver3;-mprefer-vector-width=512" ${ARGN})
+  set(${OBJECTS} $<TARGET_OBJECTS:${PREFIX}_scalar> $<TARGET_OBJECTS:${PREFIX}_avx2> $<TARGET_OBJECTS:${PREFIX}_avx512> PARENT_SCOPE)
 endfunction()
 
 # tessera_module(NAME DEPS...): the library of src/NAME, the test program of tests/NAME and the benches of bench/NAME.
