@@ -34,6 +34,7 @@ class Arena {
   bool sealed() const { return sealed_; }
   size_t used_bytes() const { return used_; }
   size_t capacity_bytes() const { return capacity_; }
+  uint8_t* base() { return base_; }  // [capacity_bytes]
   // Forget what was allocated after `mark` (a former used_bytes()): plans of smaller buckets alias the prefix of the largest.
   void Rewind(size_t mark);
 

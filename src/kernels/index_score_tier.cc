@@ -4,12 +4,6 @@
 namespace tessera::TSR_TIER {
 namespace {
 
-Vec RoundToBf16(Vec x) {
-  bf16 rounded[kLanes];
-  Store(x, rounded);
-  return Load(rounded);
-}
-
 // Heads ascending for every entry, whatever the stretch: an entry's score does not depend on its neighbours.
 template <bool kRound>
 Vec ScoreLanes(const HeadSumCall& call, int64_t first, int count) {

@@ -6,7 +6,7 @@
 namespace tessera {
 
 template <class T>
-Activations<T> Activations<T>::Allocate(Arena& arena, const ModelConfig& config, int32_t rows, int num_workers) {
+Activations<T> Activations<T>::Allocate(Arena& arena, Arena& arguments, const ModelConfig& config, int32_t rows, int num_workers) {
   Activations a{};
   const int64_t hidden = config.hidden_size, streams = config.hc_mult, heads = config.num_attention_heads;
   const int64_t k = config.num_experts_per_tok, intermediate = config.moe_intermediate_size;
@@ -46,7 +46,7 @@ Activations<T> Activations<T>::Allocate(Arena& arena, const ModelConfig& config,
   a.router_scores = arena.AllocateView<float>(rows, config.n_routed_experts);
   a.expert_ids = arena.Allocate<int32_t>(rows * k);
   a.expert_weights = arena.Allocate<float>(rows * k);
-  a.assignment = new (arena.Allocate<Assignment>(1))
+  a.assignment = new (arguments.Allocate<Assignment>(1))
       Assignment(Assignment::Allocate(arena, rows, config.n_routed_experts, config.num_experts_per_tok));
   a.hidden = arena.AllocateView<T>(rows * k, intermediate);
   a.shared_hidden = arena.AllocateView<T>(rows, intermediate * config.n_shared_experts);
@@ -56,7 +56,7 @@ Activations<T> Activations<T>::Allocate(Arena& arena, const ModelConfig& config,
   const int64_t engram_layers = static_cast<int64_t>(config.engram_layer_ids.size());
   const int64_t engram_cols = config.engram_columns() * config.engram_head_dim;
   if (engram_layers > 0) {
-    a.engram_rows = arena.Allocate<View<int64_t>>(engram_layers);
+    a.engram_rows = arguments.Allocate<View<int64_t>>(engram_layers);
     for (int64_t i = 0; i < engram_layers; ++i)
       new (a.engram_rows + i) View<int64_t>(arena.AllocateView<int64_t>(rows, config.engram_columns()));
     a.engram_input = arena.AllocateView<T>(rows, engram_cols);

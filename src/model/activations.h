@@ -55,7 +55,8 @@ struct Activations {
   View<T> head_x;                  // [rows, hidden], logit rows only
   View<float> logits;              // [rows, vocab_size], logit rows only
 
-  static Activations Allocate(Arena& arena, const ModelConfig& config, int32_t rows, int num_workers);
+  // Buffers come from `arena`, which other buckets alias; descriptions of buffers that ops point to come from `arguments`.
+  static Activations Allocate(Arena& arena, Arena& arguments, const ModelConfig& config, int32_t rows, int num_workers);
 };
 
 }  // namespace tessera

@@ -63,9 +63,9 @@ size_t ActivationBytesMax(const ModelConfig& config, Numerics numerics, int32_t 
   const size_t bound = size_t{1} << 38;
   Arena arena("activation sizes", bound);
   if (numerics == Numerics::kFp32)
-    Activations<float>::Allocate(arena, config, max_rows, num_workers);
+    Activations<float>::Allocate(arena, arena, config, max_rows, num_workers);
   else
-    Activations<bf16>::Allocate(arena, config, max_rows, num_workers);
+    Activations<bf16>::Allocate(arena, arena, config, max_rows, num_workers);
   return arena.used_bytes();
 }
 

@@ -45,7 +45,7 @@ ForwardBuilder<T>::ForwardBuilder(PlanBuilder& builder, const ForwardContext& co
       v41_(config_.v41()),
       reference_(context.numerics == Numerics::kReference),
       rows_(builder.bucket_rows()),
-      a_(Activations<T>::Allocate(builder.activations(), config_, rows_, builder.num_workers())) {
+      a_(Activations<T>::Allocate(builder.activations(), builder.arguments(), config_, rows_, builder.num_workers())) {
   TSR_CHECK((context.numerics == Numerics::kFp32) == (sizeof(T) == sizeof(float)), "activation type and numerics disagree");
   if (context.comm->size() != 1) Fail("{} ranks: this build runs on one rank", context.comm->size());
 }

@@ -1,0 +1,221 @@
+// Equality of bits: how a sequence is cut, batched, bucketed, threaded, padded or resumed must not change one bit of its logits
+// (docs/numerics.md). On texts long enough that HCA entries complete, rings wrap and candidates bite.
+#include "engine/step_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/random.h"
+#include "model/sequence_state.h"
+#include "support/allocation_counter.h"
+#include "support/golden_model.h"
+
+namespace tessera {
+namespace {
+
+using testing::FirstDifference;
+using testing::LogitsInChunks;
+
+constexpr int64_t kNumTokens = 312;
+
+std::vector<int32_t> RandomIds(uint64_t stream, int64_t count, int64_t vocab_size) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(UniformDouble(7, stream, static_cast<uint64_t>(i)) * static_cast<double>(vocab_size)));
+  return ids;
+}
+
+std::unique_ptr<StepRunner> Runner(const Model& model, Numerics numerics, int workers, int32_t prefill_rows, int32_t max_seqs = 2) {
+  RunnerOptions options;
+  options.numerics = numerics;
+  options.num_workers = workers;
+  options.max_seqs = max_seqs;
+  options.max_context = 400;
+  options.prefill_rows = prefill_rows;
+  return std::make_unique<StepRunner>(model, options);
+}
+
+// What a row of floats is compared in: the rows of `part` against those of `whole` from `first` on.
+void ExpectRows(const std::vector<float>& whole, int64_t first, int64_t cols, View<const float> part, const std::string& what) {
+  for (int64_t row = 0; row < part.rows; ++row)
+    ASSERT_EQ(std::memcmp(whole.data() + (first + row) * cols, part.Row(row), static_cast<size_t>(cols) * sizeof(float)), 0)
+        << what << ": position " << first + row;
+}
+
+class BitsTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string name = GetParam();
+    model_ = testing::OpenModel(name == "tiny" ? testing::TinyDir() : testing::GoldenDir(name));
+    ids_ = RandomIds(0, kNumTokens, model_->config().vocab_size);
+    runner_ = Runner(*model_, Numerics::kBf16, 2, 512, 8);
+    whole_ = LogitsInChunks(*runner_, 0, ids_, [](int64_t) { return kNumTokens; });
+    vocab_ = model_->config().vocab_size;
+  }
+  View<const float> Step(StepRunner& runner, int32_t slot, int64_t first, int64_t rows) {
+    runner.step().Clear();
+    runner.step().AddSegment(slot, first, ids_.data() + first, static_cast<int32_t>(rows), static_cast<int32_t>(rows));
+    runner.Replay();
+    return runner.logits();
+  }
+
+  std::unique_ptr<Model> model_;
+  std::vector<int32_t> ids_;
+  std::unique_ptr<StepRunner> runner_;
+  std::vector<float> whole_;  // logits of every position, computed in one chunk
+  int64_t vocab_ = 0;
+};
+
+// Positions around which prompts end: every small one, around one HCA entry, around two.
+std::vector<int64_t> PromptEnds() {
+  std::vector<int64_t> ends;
+  for (int64_t p = 1; p <= 80; ++p) ends.push_back(p);
+  for (int64_t p = 120; p <= 136; ++p) ends.push_back(p);
+  for (int64_t p = 250; p <= 262; ++p) ends.push_back(p);
+  return ends;
+}
+
+TEST_P(BitsTest, ChunkSize) {
+  for (const int64_t chunk : {1, 2, 3, 5, 17, 64})
+    EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner_, 1, ids_, [=](int64_t) { return chunk; })), -1) << "chunks of " << chunk;
+}
+
+TEST_P(BitsTest, ChunkSizeInEveryNumericsMode) {
+  for (const Numerics numerics : {Numerics::kReference, Numerics::kFp32}) {
+    const std::unique_ptr<StepRunner> runner = Runner(*model_, numerics, 2, 512);
+    const std::vector<float> whole = LogitsInChunks(*runner, 0, ids_, [](int64_t) { return kNumTokens; });
+    for (const int64_t chunk : {1, 5, 64})
+      EXPECT_EQ(FirstDifference(whole, LogitsInChunks(*runner, 1, ids_, [=](int64_t) { return chunk; })), -1)
+          << "chunks of " << chunk << ", numerics " << static_cast<int>(numerics);
+  }
+}
+
+TEST_P(BitsTest, PrefillRows) {
+  for (const int32_t rows : {4, 16, 64}) {
+    const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, 2, rows);
+    EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner, 0, ids_, [=](int64_t) { return rows; })), -1) << rows << " prefill rows";
+  }
+}
+
+TEST_P(BitsTest, WorkerCount) {
+  for (const int workers : {1, 3}) {
+    const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, workers, 64);
+    EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner, 0, ids_, [](int64_t) { return 64; })), -1) << workers << " workers";
+    EXPECT_EQ(FirstDifference(std::vector<float>(whole_.begin(), whole_.begin() + 40 * vocab_),
+                              LogitsInChunks(*runner, 1, {ids_.begin(), ids_.begin() + 40}, [](int64_t) { return 1; })),
+              -1)
+        << workers << " workers, token by token";
+  }
+}
+
+TEST_P(BitsTest, DecodeAfterPromptsOfEveryLength) {
+  for (const int64_t end : PromptEnds()) {
+    ExpectRows(whole_, 0, vocab_, Step(*runner_, 1, 0, end), "prompt of " + std::to_string(end));
+    for (int64_t position = end; position < std::min(end + 12, kNumTokens); ++position)
+      ExpectRows(whole_, position, vocab_, Step(*runner_, 1, position, 1), "decode after a prompt of " + std::to_string(end));
+  }
+}
+
+TEST_P(BitsTest, SnapshotAndRestoreIntoAnotherSlot) {
+  for (const int64_t end : PromptEnds()) {
+    Step(*runner_, 1, 0, end);
+    const StateSnapshot snapshot = SnapshotState(runner_->cache(), 1, end);
+    EXPECT_EQ(static_cast<int64_t>(snapshot.bytes.size()), SequenceStateBytes(runner_->cache().layouts(), end));
+    runner_->cache().Release(2);
+    RestoreState(runner_->cache(), 2, snapshot);
+    const int64_t rows = std::min<int64_t>(9, kNumTokens - end);
+    ExpectRows(whole_, end, vocab_, Step(*runner_, 2, end, rows), "chunk after a snapshot at " + std::to_string(end));
+  }
+}
+
+TEST_P(BitsTest, SevenSequencesTogether) {
+  struct Running {
+    std::vector<int32_t> ids;
+    std::vector<float> alone;
+    int64_t done = 0;
+  };
+  std::vector<Running> sequences(7);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    sequences[i].ids = RandomIds(i + 1, 140 + 23 * static_cast<int64_t>(i), vocab_);
+    sequences[i].alone = LogitsInChunks(*runner_, 7, sequences[i].ids, [](int64_t) { return 100; });
+  }
+  // Every step takes a different number of rows of each: prompts, single tokens and rests of prompts in one batch.
+  for (int64_t step_idx = 0;; ++step_idx) {
+    runner_->step().Clear();
+    std::vector<std::pair<size_t, int64_t>> rows_of;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      Running& sequence = sequences[i];
+      const int64_t left = static_cast<int64_t>(sequence.ids.size()) - sequence.done;
+      const int64_t rows = std::min<int64_t>(left, (step_idx + static_cast<int64_t>(i)) % 3 == 0 ? 1 : 1 + (step_idx * 7 + static_cast<int64_t>(i) * 5) % 29);
+      if (rows == 0) continue;
+      runner_->step().AddSegment(static_cast<int32_t>(i), sequence.done, sequence.ids.data() + sequence.done, static_cast<int32_t>(rows), static_cast<int32_t>(rows));
+      rows_of.push_back({i, rows});
+    }
+    if (rows_of.empty()) break;
+    runner_->Replay();
+    int64_t logit_row = 0;
+    for (const auto& [i, rows] : rows_of) {
+      ExpectRows(sequences[i].alone, sequences[i].done, vocab_, runner_->logits().Rows(logit_row, rows), "sequence " + std::to_string(i));
+      sequences[i].done += rows;
+      logit_row += rows;
+    }
+  }
+}
+
+// Bytes that are NaN as bf16 and as fp32.
+void FillWithNan(Arena& arena) { std::memset(arena.base(), 0xff, arena.capacity_bytes()); }
+
+TEST_P(BitsTest, BucketAndPaddingRowsThatRun) {
+  const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, 2, 64, 64);
+  const std::vector<int32_t>& buckets = runner->plans().buckets();
+  ASSERT_EQ(buckets, (std::vector<int32_t>{1, 2, 4, 8, 16, 32, 64}));
+  for (const int bucket_rows : {8, 64}) {
+    const int bucket_idx = static_cast<int>(std::find(buckets.begin(), buckets.end(), bucket_rows) - buckets.begin());
+    for (const bool run_padding : {false, true}) {
+      for (int64_t first = 0; first < 200; first += 5) {
+        runner->step().Clear();
+        runner->step().AddSegment(0, first, ids_.data() + first, 5, 5);
+        FillWithNan(runner->plans().activations());
+        runner->ReplayInBucket(bucket_idx, run_padding);
+        ExpectRows(whole_, first, vocab_, runner->logits(), "bucket of " + std::to_string(bucket_rows));
+      }
+      runner->cache().Release(0);
+    }
+  }
+}
+
+TEST_P(BitsTest, ReplayAllocatesNothing) {
+  if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
+  Step(*runner_, 1, 0, 100);
+  const int64_t before = testing::NumAllocations();
+  runner_->plans().Replay(runner_->plans().BucketFor(100));
+  EXPECT_EQ(testing::NumAllocations(), before);
+  EXPECT_TRUE(runner_->plans().activations().sealed());
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, BitsTest, ::testing::Values("v4_tiny", "v41_tiny", "tiny"));
+
+TEST(StepRunnerTest, PlansReplayEachOtherUndisturbed) {
+  const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());
+  const std::unique_ptr<StepRunner> runner = Runner(*model, Numerics::kBf16, 2, 64);
+  const std::vector<int32_t> ids = RandomIds(9, 60, model->config().vocab_size);
+  const auto run = [&](int64_t rows) {
+    runner->cache().Release(0);
+    return LogitsInChunks(*runner, 0, {ids.begin(), ids.begin() + rows}, [](int64_t) { return 64; });
+  };
+  const std::vector<float> first = run(40);
+  run(1);
+  run(60);
+  EXPECT_EQ(FirstDifference(first, run(40)), -1);
+}
+
+TEST(StepRunnerTest, RefusesContextBeyondTheModel) {
+  const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());
+  RunnerOptions options;
+  options.max_context = model->config().max_position_embeddings + 1;
+  EXPECT_THROW(StepRunner(*model, options), Error);
+}
+
+}  // namespace
+}  // namespace tessera
