@@ -160,7 +160,7 @@ def check_mirror(tree):
             continue
         # A tier file belongs to its op: matmul_bf16_tier.cc to matmul_bf16 or to matmul.
         words = file.removesuffix(".cc").split("_")
-        stems = ["_".join(words)] if words[-1] != "tier" else ["_".join(words[:count]) for count in range(len(words) - 1, 0, -1)]
+        stems = ["_".join(words)] if words[1:][-1:] != ["tier"] else ["_".join(words[:count]) for count in range(len(words) - 1, 0, -1)]
         if not any(f"tests/{module}/{stem}_test.cc" in tree.text for stem in stems) and name not in NO_TEST:
             tree.say(name, 0, f"has no tests/{module}/{stems[0]}_test.cc")
     sources = {tuple(name.removeprefix("src/").rsplit(".", 1)[0].split("/")) for name in tree.code("src/")}
