@@ -22,14 +22,24 @@ LONG_FUNCTIONS = {
     "src/model/deepseek_v4.cc": "the forward pass reads top to bottom like the paper",
     "src/model/deepseek_v41.cc": "the forward pass reads top to bottom like the paper",
 }
-NO_TEST = {}  # src/MODULE/STEM.cc: why its proof lies elsewhere
+PROVED_BY = {  # parts of a thing that has one door: source, and the test of that door
+    "src/tokenizer/added_tokens.cc": "tests/tokenizer/tokenizer_test.cc",
+    "src/tokenizer/bpe.cc": "tests/tokenizer/tokenizer_test.cc",
+    "src/tokenizer/byte_alphabet.cc": "tests/tokenizer/tokenizer_test.cc",
+    "src/tokenizer/pre_tokenizer.cc": "tests/tokenizer/tokenizer_test.cc",
+    "src/tokenizer/tokenizer_file.cc": "tests/tokenizer/tokenizer_test.cc",
+    "src/tokenizer/utf8.cc": "tests/tokenizer/tokenizer_test.cc",
+    "src/tokenizer/chat_format.cc": "tests/tokenizer/chat_render_test.cc",
+    "src/tokenizer/chat_request.cc": "tests/tokenizer/chat_render_test.cc",
+}
 NO_SOURCE = {}  # tests/MODULE/STEM_test.cc: what it proves that no single source does
 
 # (pattern, what to do instead, where it applies, where it is allowed)
 BANNED = [
     (r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", "a TODO carries an issue number, TODO(#12), or does not exist", "", ()),
     (r"\bstd::rand\b|\bsrand\s*\(|\brandom_device\b", "use core/random.h", "", ()),
-    (r"\busing namespace\b", "name what is used", "", ()),
+    (r"\busing namespace std\b", "name what is used", "", ()),
+    (r"\busing namespace (?!std\b)", "name what is used", "src/", ()),
     (r"\b(secure_)?getenv\s*\(|\bos\.environ\b", "only src/cli reads the environment", "", ("src/cli/", "tests/", "tools/")),
     (r"\bsleep_(for|until)\b|\bu?sleep\s*\(|\bnanosleep\b|\btime\.sleep\b|^\s*sleep [\d.]",
      "tests wait for conditions, not for time", "tests/", ()),
@@ -161,7 +171,7 @@ def check_mirror(tree):
         # A tier file belongs to its op: matmul_bf16_tier.cc to matmul_bf16 or to matmul.
         words = file.removesuffix(".cc").split("_")
         stems = ["_".join(words)] if words[1:][-1:] != ["tier"] else ["_".join(words[:count]) for count in range(len(words) - 1, 0, -1)]
-        if not any(f"tests/{module}/{stem}_test.cc" in tree.text for stem in stems) and name not in NO_TEST:
+        if not any(f"tests/{module}/{stem}_test.cc" in tree.text for stem in stems) and name not in PROVED_BY:
             tree.say(name, 0, f"has no tests/{module}/{stems[0]}_test.cc")
     sources = {tuple(name.removeprefix("src/").rsplit(".", 1)[0].split("/")) for name in tree.code("src/")}
     for name in tree.code("tests/", "bench/"):
@@ -171,7 +181,7 @@ def check_mirror(tree):
             tree.say(name, 0, f"there is no src/{module}/{stem}.h or .cc")
         if module == "reference" and kind == "ref" and not any(source[1] == stem for source in sources if len(source) == 2):
             tree.say(name, 0, f"there is no src/*/{stem}.h or .cc")
-    for name in [*LONG_FUNCTIONS, *NO_TEST, *NO_SOURCE]:
+    for name in [*LONG_FUNCTIONS, *PROVED_BY, *PROVED_BY.values(), *NO_SOURCE]:
         if name not in tree.text:
             tree.say("tools/tidy.py", 0, f"an exception names {name}, which does not exist")
 
@@ -268,12 +278,17 @@ def check_functions(tree):
                     tree.say(name, node.lineno, f"a function of {node.end_lineno - node.lineno + 1} lines, at most {FUNCTION_LINES_MAX}")
 
 
-def main():
-    tree = Tree(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
+def findings_of(root):
+    tree = Tree(root)
     for check in (check_lines, check_banned, check_headers, check_arrows, check_mirror, check_registered, check_functions):
         check(tree)
-    print("\n".join(tree.findings), end="\n" if tree.findings else "")
-    return 1 if tree.findings else 0
+    return tree.findings
+
+
+def main():
+    findings = findings_of(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
+    print("\n".join(findings), end="\n" if findings else "")
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":
