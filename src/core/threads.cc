@@ -75,6 +75,8 @@ int NumUsableCores() { return std::min(static_cast<int>(UsableCpus().size()), Cg
 WorkerPool::WorkerPool(Options options) : num_workers_(options.num_workers) {
   TSR_CHECK(num_workers_ >= 1, "{} workers", num_workers_);
   const std::vector<int>& cpus = UsableCpus();
+  // A worker that spins where there are too few cores keeps from running the one it waits for.
+  num_spins_ = num_workers_ <= static_cast<int>(cpus.size()) ? kSpins : 0;
   // More workers than cores would fight for them: the kernel places them better than we could.
   const bool pin = options.pin && num_workers_ > 1 && num_workers_ <= static_cast<int>(cpus.size());
   if (pin) {
@@ -93,29 +95,34 @@ WorkerPool::WorkerPool(Options options) : num_workers_(options.num_workers) {
 
 WorkerPool::~WorkerPool() {
   stopping_ = true;
-  Publish(generation_.value, generation_.value.load(std::memory_order_relaxed) + 1);
+  Publish(generation_, generation_.value.load(std::memory_order_relaxed) + 1);
   for (std::thread& thread : threads_) thread.join();
   if (!caller_cpus_.empty() && caller_ == std::this_thread::get_id()) PinCurrentThread(caller_cpus_);
 }
 
-void WorkerPool::WaitWhileEqual(std::atomic<uint32_t>& word, uint32_t old) noexcept {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (word.load(std::memory_order_acquire) != old) return;
+void WorkerPool::WaitWhileEqual(Counter& counter, uint32_t old) const noexcept {
+  for (int spin = 0; spin < num_spins_; ++spin) {
+    if (counter.value.load(std::memory_order_acquire) != old) return;
     _mm_pause();
   }
-  while (word.load(std::memory_order_acquire) == old)
-    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
+  // Both sides write, then read what the other wrote, in one total order: either this thread sees the new value or Publish sees it parked.
+  counter.num_parked.fetch_add(1, std::memory_order_seq_cst);
+  while (counter.value.load(std::memory_order_seq_cst) == old)
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&counter.value), FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
+  counter.num_parked.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void WorkerPool::Publish(std::atomic<uint32_t>& word, uint32_t value) noexcept {
-  word.store(value, std::memory_order_release);
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+// The system call that wakes is left out while all others spin, as between the ops of a step.
+void WorkerPool::Publish(Counter& counter, uint32_t value) noexcept {
+  counter.value.store(value, std::memory_order_seq_cst);
+  if (counter.num_parked.load(std::memory_order_seq_cst) == 0) return;
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&counter.value), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void WorkerPool::WorkerMain(int worker_idx) {
   uint32_t seen = 0;
   for (;;) {
-    WaitWhileEqual(generation_.value, seen);
+    WaitWhileEqual(generation_, seen);
     seen = generation_.value.load(std::memory_order_acquire);
     if (stopping_) return;
     function_(argument_, worker_idx);
@@ -130,7 +137,7 @@ void WorkerPool::Run(Function function, void* argument) noexcept {
   }
   function_ = function;
   argument_ = argument;
-  Publish(generation_.value, generation_.value.load(std::memory_order_relaxed) + 1);
+  Publish(generation_, generation_.value.load(std::memory_order_relaxed) + 1);
   function(argument, 0);
   Barrier();
 }
@@ -140,9 +147,9 @@ void WorkerPool::Barrier() noexcept {
   const uint32_t phase = barrier_phase_.value.load(std::memory_order_acquire);
   if (arrived_.value.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(num_workers_)) {
     arrived_.value.store(0, std::memory_order_relaxed);
-    Publish(barrier_phase_.value, phase + 1);
+    Publish(barrier_phase_, phase + 1);
   } else {
-    WaitWhileEqual(barrier_phase_.value, phase);
+    WaitWhileEqual(barrier_phase_, phase);
   }
 }
 

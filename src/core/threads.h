@@ -43,12 +43,14 @@ class WorkerPool {
  private:
   struct alignas(128) Counter {
     std::atomic<uint32_t> value{0};
+    std::atomic<uint32_t> num_parked{0};  // threads that wait, or are about to wait, in the kernel
   };
   void WorkerMain(int worker_idx);
-  static void WaitWhileEqual(std::atomic<uint32_t>& word, uint32_t old) noexcept;
-  static void Publish(std::atomic<uint32_t>& word, uint32_t value) noexcept;
+  void WaitWhileEqual(Counter& counter, uint32_t old) const noexcept;
+  static void Publish(Counter& counter, uint32_t value) noexcept;
 
   int num_workers_;
+  int num_spins_;
   Function function_ = nullptr;
   void* argument_ = nullptr;
   bool stopping_ = false;
