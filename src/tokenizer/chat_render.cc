@@ -296,16 +296,19 @@ std::string RenderedChat::Text() const {
 RenderedChat RenderChat(const ChatRequest& request, ChatFormat format) { return Renderer(request, format).Render(); }
 
 std::vector<int32_t> PromptIds(const RenderedChat& chat, const Tokenizer& tokenizer) {
+  constexpr std::string_view kIndispensable[] = {chat_token::kBos, chat_token::kUser, chat_token::kAssistant, chat_token::kEndThink};
   std::vector<int32_t> ids;
   for (const PromptPiece& piece : chat.pieces) {
-    if (piece.is_special) {
-      const std::optional<int32_t> id = tokenizer.FindToken(piece.text);
-      if (!id.has_value() || !tokenizer.IsAdded(*id)) Fail("the tokenizer has no token '{}', which the chat format needs", piece.text);
-      ids.push_back(*id);
-    } else {
-      const std::vector<int32_t> text_ids = tokenizer.Encode(piece.text);
-      ids.insert(ids.end(), text_ids.begin(), text_ids.end());
+    const std::optional<int32_t> token = piece.is_special ? tokenizer.FindToken(piece.text) : std::nullopt;
+    if (token.has_value() && tokenizer.IsAdded(*token)) {
+      ids.push_back(*token);
+      continue;
     }
+    if (piece.is_special && std::count(std::begin(kIndispensable), std::end(kIndispensable), piece.text) > 0) {
+      Fail("the tokenizer has no token '{}', which the chat format needs", piece.text);
+    }
+    const std::vector<int32_t> text_ids = tokenizer.Encode(piece.text);
+    ids.insert(ids.end(), text_ids.begin(), text_ids.end());
   }
   return ids;
 }

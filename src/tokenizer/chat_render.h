@@ -28,7 +28,9 @@ struct RenderedChat {
 
 RenderedChat RenderChat(const ChatRequest& request, ChatFormat format);
 
-// Each control token is one id, each text is encoded as plain text. Throws Error when the tokenizer lacks a control token.
+// Each control token is one id, each text is encoded as plain text. Throws Error when the tokenizer lacks bos, user, assistant or
+// </think>: then it is no tokenizer of these models. Of the rarer tokens it may lack some (the embedded model's has no <｜System｜>); their
+// spelling is then encoded as text.
 std::vector<int32_t> PromptIds(const RenderedChat& chat, const Tokenizer& tokenizer);
 
 }  // namespace tessera

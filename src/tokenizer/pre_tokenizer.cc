@@ -3,6 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+
 #include "core/check.h"
 
 namespace tessera {
@@ -10,8 +12,10 @@ namespace {
 
 constexpr size_t kPatternsMax = 16;
 constexpr size_t kPatternBytesMax = 16 << 10;  // DeepSeek's longest is 120 bytes
-// Backtracking steps one match may take. A sound pattern needs a few per byte of its piece; a catastrophic one ends here with an error.
-constexpr uint32_t kMatchLimit = 50'000'000;
+// Backtracking steps one match may take. DeepSeek's patterns need one per byte at most (a run of spaces without a line break is tried
+// twice); a catastrophic pattern, whose steps grow faster than its text, ends here with an error.
+constexpr size_t kMatchStepsBase = 100'000;
+constexpr size_t kMatchStepsPerByte = 4;
 constexpr uint32_t kHeapLimitKib = 64 << 10;
 
 // The pattern that byte-level BPE applies itself when its own field use_regex is set (GPT-2's).
@@ -96,9 +100,10 @@ struct PreTokenizer::Walk {
   std::unique_ptr<pcre2_match_data, MatchDataDeleter> match_data{pcre2_match_data_create(1, nullptr)};
   std::unique_ptr<pcre2_match_context, MatchContextDeleter> match_context{pcre2_match_context_create(nullptr)};
 
-  Walk() {
+  explicit Walk(size_t text_bytes) {
     if (match_data == nullptr || match_context == nullptr) Fail("no memory to match the pre-tokenizer's patterns");
-    pcre2_set_match_limit(match_context.get(), kMatchLimit);
+    const size_t steps = std::min<size_t>(kMatchStepsBase + kMatchStepsPerByte * text_bytes, UINT32_MAX);
+    pcre2_set_match_limit(match_context.get(), static_cast<uint32_t>(steps));
     pcre2_set_heap_limit(match_context.get(), kHeapLimitKib);
   }
 };
@@ -162,7 +167,7 @@ void PreTokenizer::AddFromJson(const Json& json, const std::string& what, bool i
 
 void PreTokenizer::Split(std::string_view text, EmitFunction emit, void* context) const {
   if (text.empty()) return;
-  Walk walk;
+  Walk walk(text.size());
   walk.emit = emit;
   walk.context = context;
   SplitFrom(0, text, walk);
