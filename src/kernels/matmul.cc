@@ -43,7 +43,7 @@ void MatMulPacked(const void* packed, int64_t num_rows, const QuantView& w, View
   MatMul({static_cast<const float*>(packed), num_rows, &w, out.data, out.stride, std::is_same_v<O, bf16>, static_cast<uint8_t*>(scratch)});
 }
 
-int64_t MatMulScratchBytes(int64_t cols) { return ScaleWordBytes(cols) + DecodedBytes(cols) + kPartialBytes; }
+int64_t MatMulScratchBytes(int64_t cols) { return ScaleWordBytes(cols) + kDecodedBytes + kSumBytes; }
 
 void CheckMatMulWeights(const QuantView& w) {
   TSR_CHECK(w.payload != nullptr && w.rows > 0 && w.cols > 0, "weights [{}, {}]", w.rows, w.cols);

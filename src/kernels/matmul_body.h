@@ -39,15 +39,17 @@ constexpr int64_t PaddedCols(int64_t cols) { return (cols + kMatMulGroupCols - 1
 // One cache line between rows keeps rows of a power-of-two length out of each other's cache sets.
 constexpr int64_t PackedRowFloats(int64_t cols) { return PaddedCols(cols) + 16; }
 
-// Weight rows decoded at a time, and activation rows that share the decoded block: 32 rows of 4,096 columns are 590 KB, and the partial
-// sums of 32 x 96 outputs 196 KB, which together fit the second-level cache.
-constexpr int64_t kBlockRows = 32;
+// A pass is kBlockCols columns of a tile of 4 weight rows, decoded to fp32 with their lane-wise scales. Passes go over kBlockRows weight
+// rows before the next columns, so that kChunkRows activation rows of kBlockCols columns (393 KB) stay in the second-level cache, and the
+// sums of 64 x 96 outputs (393 KB) with them. Up to kFewRows activation rows, a pass is one tile.
+constexpr int64_t kBlockCols = 1024;
+constexpr int64_t kBlockRows = 64;
 constexpr int64_t kChunkRows = 96;
-constexpr int64_t kDecodedGroupBytes = (8 + 1) * 64;  // a decoded row's 128 columns as fp32 and their lane-wise scales
+constexpr int64_t kFewRows = 16;
 
 constexpr int64_t ScaleWordBytes(int64_t cols) { return (PaddedCols(cols) / 32 * 2 + 63) / 64 * 64; }
-constexpr int64_t DecodedBytes(int64_t cols) { return kBlockRows * (PaddedCols(cols) / kMatMulGroupCols) * kDecodedGroupBytes; }
-constexpr int64_t kPartialBytes = kBlockRows * kChunkRows * 64;
+constexpr int64_t kDecodedBytes = 4 * (kBlockCols / kMatMulGroupCols) * (8 + 1) * 64;
+constexpr int64_t kSumBytes = kBlockRows * kChunkRows * 64;
 
 TSR_DECLARE_TIERS(void PackBF16(const PackCall& call) noexcept; void PackF32(const PackCall& call) noexcept;
                   void PackE4m3(const PackCall& call) noexcept; void PackE2m1(const PackCall& call) noexcept;

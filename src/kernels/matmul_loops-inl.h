@@ -1,6 +1,6 @@
 // The loops of the matrix product, once for all formats: packing, the direct form for few activation rows (each weight vector is decoded
-// in registers and used by every row) and the tiled form (a block of weight rows is decoded once, then register tiles run over it).
-// Both compute each output as: per part t = w0 x0, then t = fma(wi, xi, t) for i = 1..7, acc = fma(t, scale, acc); sum of acc's lanes.
+// in registers and used by every row) and the tiled form (a tile of weight rows is decoded once and the activation rows stream past it).
+// Both compute each output as: per part t = 0, t = fma(wi, xi, t) for i = 0..7, acc = fma(t, scale, acc); sum of acc's lanes.
 #pragma once
 
 #include <cstring>
@@ -12,14 +12,19 @@
 
 namespace tessera::TSR_TIER {
 
+// A tile of 3 activation rows and 4 weight rows: 12 sums of the part, 12 sums of the whole, 4 weight vectors and an activation are 29 of 32
+// registers. (Larger tiles with the whole sums in memory were slower: 6 x 4 gave 61 % of the fma peak where this gives 83 %.) With 16
+// registers there is room for 8 sums of the part only.
 #if defined(TSR_TIER_AVX512)
-constexpr int kTileRows = 6;  // 6 x 4 sums of a part, 4 weight vectors and an activation fill 29 of 32 registers
+constexpr int kTileRows = 3;
+constexpr bool kSumsInRegisters = true;
 #else
-constexpr int kTileRows = 2;  // 2 x 4 sums, 4 weights and an activation: 13 of 16
+constexpr int kTileRows = 2;
+constexpr bool kSumsInRegisters = false;
 #endif
 constexpr int kTileCols = 4;  // what SumFour takes
-constexpr int64_t kBlockParts = 512 / kPartCols;  // columns of a tile pass: 6 activation rows of 512 fp32 columns stay in the first-level cache
-constexpr int64_t kDirectRowsMax = 3;
+// Columns of one pass: a decoded tile of 4 x 1,024 (18 KB) stays in the first-level cache.
+constexpr int64_t kBlockParts = kBlockCols / kPartCols;
 
 // Activations below 2^-100 count as zero for quantised weights, so that no product or partial sum is subnormal: then the bf16 dot
 // instruction of other CPUs, which flushes subnormals, gives the bits of the fma chain.
@@ -58,147 +63,157 @@ inline void StoreOutput(const MatMulCall& call, int64_t m, int64_t n, float valu
   }
 }
 
-// The parts of a weight row in order; the last one, where the row ends inside it, is copied into a zeroed buffer so that nothing beyond
-// the row is read. use(part_idx, bytes).
+inline int64_t NumParts(const QuantView& w) { return (w.cols + kPartCols - 1) / kPartCols; }
+
+// The parts [first_part, end_part) of a weight row in order: use(bytes). A last part that the row does not fill is copied into a zeroed
+// buffer, so that nothing beyond the row is read.
 template <class D, class F>
-inline void ForEachPart(const QuantView& w, const uint8_t* row, F&& use) {
+inline void ForEachPart(const QuantView& w, const uint8_t* row, int64_t first_part, int64_t end_part, F&& use) {
   const int64_t num_full = w.cols / kPartCols;
-  for (int64_t part_idx = 0; part_idx < num_full; ++part_idx) use(part_idx, row + part_idx * D::kPartBytes);
-  const int tail = static_cast<int>(w.cols - num_full * kPartCols);
-  if (tail == 0) return;
+  const int64_t end_full = end_part < num_full ? end_part : num_full;
+  for (int64_t part_idx = first_part; part_idx < end_full; ++part_idx) use(row + part_idx * D::kPartBytes);
+  if (end_part <= num_full) return;
   alignas(64) uint8_t bytes[D::kPartBytes] = {};
-  std::memcpy(bytes, row + num_full * D::kPartBytes, D::TailBytes(tail));
-  use(num_full, bytes);
+  std::memcpy(bytes, row + num_full * D::kPartBytes, D::TailBytes(static_cast<int>(w.cols - num_full * kPartCols)));
+  use(bytes);
 }
 
 template <class D, int M>
-void DirectRows(const MatMulCall& call, int64_t first_row) {
+void DirectRows(const MatMulCall& call) {
   const QuantView& w = *call.weights;
+  const int64_t num_parts = NumParts(w);
   const int64_t x_stride = PackedRowFloats(w.cols);
-  const float* x_rows = call.packed + first_row * x_stride;
-  ScaleWords scale_words(w, reinterpret_cast<uint16_t*>(call.scratch));
+  ScaleWords scale_words(w, 0, num_parts * kPartCols, reinterpret_cast<uint16_t*>(call.scratch));
   for (int64_t n = 0; n < w.rows; ++n) {
-    const uint16_t* scales = nullptr;
+    [[maybe_unused]] const uint16_t* scales = nullptr;
     if constexpr (D::kScaled) scales = scale_words.Row(n);
+    const float* x = call.packed;
     MatVec acc[M] = {};
-    ForEachPart<D>(w, w.Row(n), [&](int64_t part_idx, const uint8_t* bytes) {
+    ForEachPart<D>(w, w.Row(n), 0, num_parts, [&](const uint8_t* bytes) {
       MatVec weights[kPartVectors];
       D::Decode(bytes, weights);
-      const float* x = x_rows + part_idx * kPartCols;
-      MatVec t[M];
-      for (int m = 0; m < M; ++m) t[m] = weights[0] * LoadLanes(x + m * x_stride);
+      MatVec t[M] = {};
 #pragma GCC unroll 8
-      for (int i = 1; i < kPartVectors; ++i)
+      for (int i = 0; i < kPartVectors; ++i)
         for (int m = 0; m < M; ++m) t[m] = MulAdd(weights[i], LoadLanes(x + m * x_stride + i * kMatLanes), t[m]);
       if constexpr (D::kScaled) {
-        const MatVec scale = ScaleLanes(scales + part_idx * kPartScales);
+        const MatVec scale = ScaleLanes(scales);
         for (int m = 0; m < M; ++m) acc[m] = MulAdd(t[m], scale, acc[m]);
+        scales += kPartScales;
       } else {
         for (int m = 0; m < M; ++m) acc[m] = acc[m] + t[m];
       }
+      x += kPartCols;
     });
-    for (int m = 0; m < M; ++m) StoreOutput(call, first_row + m, n, SumLanes(acc[m]));
+    for (int m = 0; m < M; ++m) StoreOutput(call, m, n, SumLanes(acc[m]));
   }
 }
 
-// A decoded tile is kTileCols weight rows: per part eight vectors (and the scales) of each of its rows, vector-major.
-template <class D>
-constexpr int64_t kTilePartVectors = (kPartVectors + (D::kScaled ? 1 : 0)) * kTileCols;
-
-template <class D>
-void DecodeBlock(const QuantView& w, int64_t first_row, int64_t num_rows, uint16_t* words, float* decoded) {
-  const int64_t num_parts = (w.cols + kPartCols - 1) / kPartCols;
-  const int64_t tile_floats = num_parts * kTilePartVectors<D> * kMatLanes;
-  ScaleWords scale_words(w, words);
-  for (int64_t row_idx = 0; row_idx < num_rows; ++row_idx) {
-    float* target = decoded + row_idx / kTileCols * tile_floats + row_idx % kTileCols * kMatLanes;
-    const uint16_t* scales = nullptr;
-    if constexpr (D::kScaled) scales = scale_words.Row(first_row + row_idx);
-    ForEachPart<D>(w, w.Row(first_row + row_idx), [&](int64_t part_idx, const uint8_t* bytes) {
-      MatVec weights[kPartVectors];
-      D::Decode(bytes, weights);
-      float* part = target + part_idx * kTilePartVectors<D> * kMatLanes;
-      for (int i = 0; i < kPartVectors; ++i) StoreLanes(weights[i], part + i * kTileCols * kMatLanes);
-      if constexpr (D::kScaled)
-        StoreLanes(ScaleLanes(scales + part_idx * kPartScales), part + kPartVectors * kTileCols * kMatLanes);
-    });
-  }
-  // Rows missing from the last tile: their sums are computed and dropped, so any finite value will do.
-  for (int64_t row_idx = num_rows; row_idx % kTileCols != 0; ++row_idx) {
-    float* target = decoded + row_idx / kTileCols * tile_floats + row_idx % kTileCols * kMatLanes;
-    for (int64_t i = 0; i < num_parts * kTilePartVectors<D> / kTileCols; ++i) StoreLanes(MatVec{}, target + i * kTileCols * kMatLanes);
-  }
-}
-
-// acc[m][n] continues over num_parts parts of a decoded tile and M activation rows.
-template <class D, int M>
-inline void TileParts(const float* x, int64_t x_stride, const float* w, int64_t num_parts, MatVec* acc) {
-  for (int64_t part_idx = 0; part_idx < num_parts; ++part_idx) {
-    MatVec t[M][kTileCols];
-#pragma GCC unroll 8
-    for (int i = 0; i < kPartVectors; ++i) {
-      MatVec weights[kTileCols];
-#pragma GCC unroll 4
-      for (int n = 0; n < kTileCols; ++n) weights[n] = LoadLanes(w + (i * kTileCols + n) * kMatLanes);
-#pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) {
-        const MatVec activation = LoadLanes(x + m * x_stride + i * kMatLanes);
-#pragma GCC unroll 4
-        for (int n = 0; n < kTileCols; ++n)
-          t[m][n] = i == 0 ? weights[n] * activation : MulAdd(weights[n], activation, t[m][n]);
-      }
-    }
-#pragma GCC unroll 4
-    for (int n = 0; n < kTileCols; ++n) {
-      if constexpr (D::kScaled) {
-        const MatVec scale = LoadLanes(w + (kPartVectors * kTileCols + n) * kMatLanes);
-#pragma GCC unroll 8
-        for (int m = 0; m < M; ++m) acc[m * kTileCols + n] = MulAdd(t[m][n], scale, acc[m * kTileCols + n]);
-      } else {
-#pragma GCC unroll 8
-        for (int m = 0; m < M; ++m) acc[m * kTileCols + n] = acc[m * kTileCols + n] + t[m][n];
-      }
-    }
-    x += kPartCols;
-    w += kTilePartVectors<D> * kMatLanes;
-  }
-}
-
-// Where one tile stands: output rows [m, m + M) and columns [n, n + num_cols), parts [first_part, end_part) of num_parts.
+// Where one tile stands: weight rows [n, n + num_cols) and parts [first_part, end_part) of them.
 struct Tile {
-  int64_t m = 0;
   int64_t n = 0;
   int64_t num_cols = 0;
   int64_t first_part = 0;
   int64_t end_part = 0;
-  int64_t num_parts = 0;
 };
 
-template <class D, int M>
-void RunTile(const MatMulCall& call, const Tile& tile, const float* decoded_tile, float* partial) {
-  const int64_t x_stride = PackedRowFloats(call.weights->cols);
-  MatVec acc[M * kTileCols] = {};
-  if (tile.first_part > 0)
-    for (int i = 0; i < M * kTileCols; ++i) acc[i] = LoadLanes(partial + i * kMatLanes);
-  TileParts<D, M>(call.packed + tile.m * x_stride + tile.first_part * kPartCols, x_stride,
-                  decoded_tile + tile.first_part * kTilePartVectors<D> * kMatLanes, tile.end_part - tile.first_part, acc);
-  if (tile.end_part < tile.num_parts) {
-    for (int i = 0; i < M * kTileCols; ++i) StoreLanes(acc[i], partial + i * kMatLanes);
-    return;
-  }
-  for (int m = 0; m < M; ++m) {
-    float sums[kTileCols];
-    SumFour(acc + m * kTileCols, sums);
-    for (int64_t n = 0; n < tile.num_cols; ++n) StoreOutput(call, tile.m + m, tile.n + n, sums[n]);
+// A decoded part of a tile: eight vectors (and the scales) of each of its kTileCols rows, vector-major.
+template <class D>
+constexpr int64_t kTilePartFloats = (kPartVectors + (D::kScaled ? 1 : 0)) * kTileCols * kMatLanes;
+
+// Rows missing from the last tile are left as they are in `decoded`: their sums are computed and dropped.
+template <class D>
+void DecodeTile(const QuantView& w, const Tile& tile, uint16_t* words, float* decoded) {
+  ScaleWords scale_words(w, tile.first_part * kPartCols, tile.end_part * kPartCols, words);
+  for (int64_t row_idx = 0; row_idx < tile.num_cols; ++row_idx) {
+    [[maybe_unused]] const uint16_t* scales = nullptr;
+    if constexpr (D::kScaled) scales = scale_words.Row(tile.n + row_idx);
+    float* target = decoded + row_idx * kMatLanes;
+    ForEachPart<D>(w, w.Row(tile.n + row_idx), tile.first_part, tile.end_part, [&](const uint8_t* bytes) {
+      MatVec weights[kPartVectors];
+      D::Decode(bytes, weights);
+      for (int i = 0; i < kPartVectors; ++i) StoreLanes(weights[i], target + i * kTileCols * kMatLanes);
+      if constexpr (D::kScaled) {
+        StoreLanes(ScaleLanes(scales), target + kPartVectors * kTileCols * kMatLanes);
+        scales += kPartScales;
+      }
+      target += kTilePartFloats<D>;
+    });
   }
 }
 
-template <class D, int M = kTileRows>
-void RunTileOfRows(const MatMulCall& call, int64_t num_rows, const Tile& tile, const float* decoded_tile, float* partial) {
-  if constexpr (M > 0) {
-    if (num_rows == M) return RunTile<D, M>(call, tile, decoded_tile, partial);
-    RunTileOfRows<D, M - 1>(call, num_rows, tile, decoded_tile, partial);
+// sums[m][n] continues over num_parts parts of a decoded tile and M activation rows.
+template <class D, int M>
+inline void TileParts(const float* x, int64_t x_stride, const float* w, int64_t num_parts, float* sums) {
+  MatVec acc[M][kTileCols];
+  if constexpr (kSumsInRegisters)
+    for (int i = 0; i < M * kTileCols; ++i) acc[i / kTileCols][i % kTileCols] = LoadLanes(sums + i * kMatLanes);
+  const float* rows[M] = {x};
+#pragma GCC unroll 4
+  for (int m = 1; m < M; ++m) {
+    rows[m] = rows[m - 1] + x_stride;
+    asm("" : "+r"(rows[m]));  // keeps gcc from deriving, and then spilling, an offset for every (m, i)
   }
+  int64_t at = 0;
+  for (int64_t part_idx = 0; part_idx < num_parts; ++part_idx, at += kPartCols, w += kTilePartFloats<D>) {
+    MatVec t[M][kTileCols] = {};
+#pragma GCC unroll 8
+    for (int i = 0; i < kPartVectors; ++i) {
+      MatVec weights[kTileCols];
+#pragma GCC unroll 4
+      for (int n = 0; n < kTileCols; ++n) weights[n] = InRegister(LoadLanes(w + (i * kTileCols + n) * kMatLanes));
+#pragma GCC unroll 4
+      for (int m = 0; m < M; ++m) {
+        const MatVec activation = InRegister(LoadLanes(rows[m] + at + i * kMatLanes));
+#pragma GCC unroll 4
+        for (int n = 0; n < kTileCols; ++n) t[m][n] = MulAdd(weights[n], activation, t[m][n]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int n = 0; n < kTileCols; ++n) {
+      [[maybe_unused]] MatVec scale;
+      if constexpr (D::kScaled) scale = InRegister(LoadLanes(w + (kPartVectors * kTileCols + n) * kMatLanes));
+#pragma GCC unroll 4
+      for (int m = 0; m < M; ++m) {
+        float* sum = sums + (m * kTileCols + n) * kMatLanes;
+        if constexpr (!kSumsInRegisters) acc[m][n] = LoadLanes(sum);
+        if constexpr (D::kScaled) {
+          acc[m][n] = MulAdd(t[m][n], scale, acc[m][n]);
+        } else {
+          acc[m][n] = acc[m][n] + t[m][n];
+        }
+        if constexpr (!kSumsInRegisters) StoreLanes(acc[m][n], sum);
+      }
+    }
+  }
+  if constexpr (kSumsInRegisters)
+    for (int i = 0; i < M * kTileCols; ++i) StoreLanes(acc[i / kTileCols][i % kTileCols], sums + i * kMatLanes);
+}
+
+template <class D, int M>
+void RunTile(const MatMulCall& call, int64_t first_m, const Tile& tile, const float* decoded, float* sums) {
+  const QuantView& w = *call.weights;
+  const int64_t x_stride = PackedRowFloats(w.cols);
+  if (tile.first_part == 0)
+    for (int i = 0; i < M * kTileCols; ++i) StoreLanes(MatVec{}, sums + i * kMatLanes);
+  TileParts<D, M>(call.packed + first_m * x_stride + tile.first_part * kPartCols, x_stride, decoded, tile.end_part - tile.first_part, sums);
+  if (tile.end_part < NumParts(w)) return;
+  for (int m = 0; m < M; ++m) {
+    float values[kTileCols];
+    SumFour(sums + m * kTileCols * kMatLanes, values);
+    for (int64_t n = 0; n < tile.num_cols; ++n) StoreOutput(call, first_m + m, tile.n + n, values[n]);
+  }
+}
+
+// Activation rows [first_m, end_m) against one decoded tile; `sums` holds what earlier parts left, kTileRows x kTileCols vectors at a time.
+template <class D>
+void RunTiles(const MatMulCall& call, int64_t first_m, int64_t end_m, const Tile& tile, const float* decoded, float* sums) {
+  int64_t m = first_m;
+  for (; m + kTileRows <= end_m; m += kTileRows, sums += kTileRows * kTileCols * kMatLanes)
+    RunTile<D, kTileRows>(call, m, tile, decoded, sums);
+  if constexpr (kTileRows > 2)
+    if (end_m - m == 2) return RunTile<D, 2>(call, m, tile, decoded, sums);
+  if (m < end_m) RunTile<D, 1>(call, m, tile, decoded, sums);
 }
 
 template <class D>
@@ -206,23 +221,21 @@ void TiledRows(const MatMulCall& call) {
   const QuantView& w = *call.weights;
   uint16_t* words = reinterpret_cast<uint16_t*>(call.scratch);
   float* decoded = reinterpret_cast<float*>(call.scratch + ScaleWordBytes(w.cols));
-  float* partials = reinterpret_cast<float*>(call.scratch + ScaleWordBytes(w.cols) + DecodedBytes(w.cols));
-  const int64_t num_parts = (w.cols + kPartCols - 1) / kPartCols;
-  const int64_t tile_floats = num_parts * kTilePartVectors<D> * kMatLanes;
-  for (int64_t n0 = 0; n0 < w.rows; n0 += kBlockRows) {
-    const int64_t block_rows = w.rows - n0 < kBlockRows ? w.rows - n0 : kBlockRows;
-    DecodeBlock<D>(w, n0, block_rows, words, decoded);
-    for (int64_t m0 = 0; m0 < call.num_rows; m0 += kChunkRows) {
-      const int64_t m_end = m0 + kChunkRows < call.num_rows ? m0 + kChunkRows : call.num_rows;
+  float* sums = reinterpret_cast<float*>(call.scratch + ScaleWordBytes(w.cols) + kDecodedBytes);
+  const int64_t num_parts = NumParts(w);
+  for (int64_t m0 = 0; m0 < call.num_rows; m0 += kChunkRows) {
+    const int64_t m_end = m0 + kChunkRows < call.num_rows ? m0 + kChunkRows : call.num_rows;
+    // Few activation rows: one tile at a time, so that the weights are read nearly in order.
+    const int64_t block_rows = m_end - m0 <= kFewRows ? kTileCols : kBlockRows;
+    const int64_t tile_sums = (m_end - m0 + kTileRows - 1) / kTileRows * kTileRows * kTileCols * kMatLanes;
+    for (int64_t n0 = 0; n0 < w.rows; n0 += block_rows) {
+      const int64_t n_end = n0 + block_rows < w.rows ? n0 + block_rows : w.rows;
       for (int64_t part = 0; part < num_parts; part += kBlockParts) {
-        float* partial = partials;
-        for (int64_t m = m0; m < m_end; m += kTileRows) {
-          const int64_t tile_rows = m_end - m < kTileRows ? m_end - m : kTileRows;
-          for (int64_t n = 0; n < block_rows; n += kTileCols, partial += kTileRows * kTileCols * kMatLanes) {
-            const Tile tile = {m,    n0 + n, block_rows - n < kTileCols ? block_rows - n : kTileCols,
-                               part, part + kBlockParts < num_parts ? part + kBlockParts : num_parts, num_parts};
-            RunTileOfRows<D>(call, tile_rows, tile, decoded + n / kTileCols * tile_floats, partial);
-          }
+        const int64_t part_end = part + kBlockParts < num_parts ? part + kBlockParts : num_parts;
+        for (int64_t n = n0; n < n_end; n += kTileCols) {
+          const Tile tile = {n, n_end - n < kTileCols ? n_end - n : kTileCols, part, part_end};
+          DecodeTile<D>(w, tile, words, decoded);
+          RunTiles<D>(call, m0, m_end, tile, decoded, sums + (n - n0) / kTileCols * tile_sums);
         }
       }
     }
@@ -233,9 +246,9 @@ template <class D>
 void MatMulRows(const MatMulCall& call) {
   switch (call.num_rows) {
     case 0: return;
-    case 1: return DirectRows<D, 1>(call, 0);
-    case 2: return DirectRows<D, 2>(call, 0);
-    case 3: return DirectRows<D, 3>(call, 0);
+    case 1: return DirectRows<D, 1>(call);
+    case 2: return DirectRows<D, 2>(call);
+    case 3: return DirectRows<D, 3>(call);
     default: return TiledRows<D>(call);
   }
 }

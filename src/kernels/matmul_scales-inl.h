@@ -8,30 +8,32 @@
 
 namespace tessera::TSR_TIER {
 
-constexpr uint16_t kScaleWordOne = 0x3f80;
-
 // 2^(code - 127); code 0 is 2^-127, a subnormal whose only bit is the top one of the mantissa.
 inline uint16_t ScaleWord(uint8_t code) { return static_cast<uint16_t>(code == 0 ? 0x0040 : code << 7); }
 
 class ScaleWords {
  public:
-  ScaleWords(const QuantView& w, uint16_t* words) : w_(w), words_(words) {
-    for (int64_t i = 0; i < PaddedCols(w.cols) / 32; ++i) words_[i] = kScaleWordOne;  // what covers the padding
+  // For columns [first_col, end_col), multiples of 32; what lies beyond the matrix gets scale 1.
+  ScaleWords(const QuantView& w, int64_t first_col, int64_t end_col, uint16_t* words)
+      : w_(w), words_(words), first_(first_col / 32), end_((w.cols + 31) / 32) {
+    if (end_col / 32 < end_) end_ = end_col / 32;
+    for (int64_t i = end_; i < end_col / 32; ++i) words_[i - first_] = 0x3f80;
   }
+  // The words of a row, the first one for first_col; valid until the next call.
   const uint16_t* Row(int64_t row_idx) {
     const uint8_t* codes = w_.ScaleRow(row_idx);
     if (codes == last_) return words_;
     last_ = codes;
-    const int64_t count = (w_.cols + 31) / 32;
     if (w_.block_cols == 32) {
-      for (int64_t i = 0; i < count; ++i) words_[i] = ScaleWord(codes[i]);
+      for (int64_t i = first_; i < end_; ++i) words_[i - first_] = ScaleWord(codes[i]);
       return words_;
     }
-    const int64_t words_per_block = w_.block_cols >= w_.cols ? count : w_.block_cols / 32;
-    for (int64_t first = 0; first < count; first += words_per_block) {
-      const uint16_t word = ScaleWord(*codes++);
-      const int64_t end = first + words_per_block < count ? first + words_per_block : count;
-      for (int64_t i = first; i < end; ++i) words_[i] = word;
+    const int64_t block_words = w_.block_cols >= w_.cols ? end_ : w_.block_cols / 32;
+    for (int64_t i = first_; i < end_;) {
+      const int64_t block_idx = i / block_words;
+      const uint16_t word = ScaleWord(codes[block_idx]);
+      const int64_t block_end = (block_idx + 1) * block_words < end_ ? (block_idx + 1) * block_words : end_;
+      for (; i < block_end; ++i) words_[i - first_] = word;
     }
     return words_;
   }
@@ -39,6 +41,8 @@ class ScaleWords {
  private:
   const QuantView& w_;
   uint16_t* words_;
+  int64_t first_;
+  int64_t end_;
   const uint8_t* last_ = nullptr;
 };
 
