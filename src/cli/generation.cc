@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/interrupt.h"
+#include "core/check.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/memory_report.h"

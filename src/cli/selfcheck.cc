@@ -1,6 +1,7 @@
 // `tessera selfcheck`: proves this machine and build in seconds: every tier against the scalar one, and the embedded model's known answer.
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "core/json.h"
 #include "engine/selfcheck.h"
 
 namespace tessera {

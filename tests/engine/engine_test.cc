@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "core/check.h"
 #include "core/random.h"
 #include "support/golden_model.h"
 

@@ -237,7 +237,9 @@ TEST_F(TinyModelTest, GreedyTextsAndTopLogitsEqualTheReferenceInFp32) {
         if (step < 0 || step >= static_cast<int64_t>(expected.size())) continue;
         const float* row = logits.Row(i);
         const int32_t best = static_cast<int32_t>(std::max_element(row, row + logits.cols) - row);
-        if (test_case["margins"][static_cast<size_t>(step)].get<double>() > 0.02) EXPECT_EQ(best, expected[static_cast<size_t>(step)]) << "step " << step;
+        if (test_case["margins"][static_cast<size_t>(step)].get<double>() > 0.02) {
+          EXPECT_EQ(best, expected[static_cast<size_t>(step)]) << "step " << step;
+        }
         if (step != 0) continue;
         for (const Json& top : test_case["top5"]) EXPECT_NEAR(row[top[0].get<size_t>()], top[1].get<double>(), 2e-2);
       }
@@ -291,15 +293,13 @@ TEST_F(TinyModelTest, ValidationLossAndDivergenceOfEveryNumericsMode) {
     const double kl = rows > 0 ? divergence / static_cast<double>(rows) : 0;
     std::printf("numerics %d: validation loss %.6f nats, mean divergence from fp32 %.2e\n", static_cast<int>(numerics), loss, kl);
     EXPECT_EQ(num_tokens, 4845);
-    if (numerics == Numerics::kFp32) EXPECT_NEAR(loss, 3.5810, 0.0005);
-    EXPECT_NEAR(loss, 3.5810, 0.005 * 3.5810);
+    EXPECT_NEAR(loss, 3.5810, numerics == Numerics::kFp32 ? 0.0005 : 0.005 * 3.5810);
     // A logit that carries independent relative rounding noise of standard deviation s changes the distribution by KL ~ s^2 / 2 per unit of
     // logit variance under it. bf16 keeps 8 bits: each of the 4 roundings of each of the 14 sub-layers adds up to 2^-9 / sqrt(3) relative
     // noise to a stream that the head maps to logits of standard deviation about 2.5, so s^2 <= 56 * (2^-9 / sqrt 3)^2 * 2.5^2 = 4.5e-4 and
     // KL <= 2.2e-4; flips of fp4 codes of keys and of selected entries come on top, for which a factor of 20 is left. Q8 inputs (reference)
     // keep 4 bits: (2^-5 / 2^-9)^2 = 256 times the variance, in linears only (half the roundings).
-    if (numerics == Numerics::kBf16) EXPECT_LT(kl, 20 * 2.2e-4);
-    if (numerics == Numerics::kReference) EXPECT_LT(kl, 128 * 2.2e-4);
+    EXPECT_LT(kl, (numerics == Numerics::kReference ? 128 : 20) * 2.2e-4);
   }
 }
 

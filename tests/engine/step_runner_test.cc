@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/check.h"
 #include "core/random.h"
 #include "model/sequence_state.h"
 #include "support/allocation_counter.h"
