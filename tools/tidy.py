@@ -32,7 +32,8 @@ PROVED_BY = {  # parts of a thing that has one door: source, and the test of tha
     "src/tokenizer/chat_format.cc": "tests/tokenizer/chat_render_test.cc",
     "src/tokenizer/chat_request.cc": "tests/tokenizer/chat_render_test.cc",
 }
-NO_SOURCE = {}  # tests/MODULE/STEM_test.cc: what it proves that no single source does
+# tests/MODULE/STEM_test.cc or bench/MODULE/STEM_bench.cc: what it proves that no single source does
+NO_SOURCE = {"bench/kernels/small_ops_bench.cc": "one table of all the ops that run per token on a row or two"}
 
 # (pattern, what to do instead, where it applies, where it is allowed)
 BANNED = [
@@ -189,7 +190,8 @@ def check_mirror(tree):
 def check_registered(tree):
     """Every .cc is in a glob of CMake, every header is included by someone, every tool and script is named or run by someone."""
     modules = "|".join([*tree.modules, "cli"])
-    registered = re.compile(rf"src/({modules})/\w+\.cc|(tests|bench)/({modules})/\w+_(test|bench)\.cc|tests/fuzz/\w+_fuzz\.cc|python/.*")
+    registered = re.compile(rf"src/({modules})/\w+\.cc|tests/({modules})/\w+_(test|tier)\.cc|bench/({modules})/\w+_bench\.cc|"
+                            r"tests/fuzz/\w+_fuzz\.cc|python/.*")
     included = {path for name in tree.code("src/", "tests/", "bench/", "python/") for _, path in includes(tree.text[name])}
     for name in tree.code("src/", "tests/", "bench/"):
         if name.endswith(".cc") and not registered.fullmatch(name):

@@ -189,7 +189,9 @@ void QuantizeQ4eRow(const T* x, int64_t cols, int64_t block, uint8_t* codes, uin
         continue;
       }
       const Vec scale = Set1(values[b]);  // no power of two: a true quotient, as in the reference
-      ForEachVec(count, [&](int64_t i, auto part) { StoreBytes(EncodeE2m1(Load(x + begin + i, part) / scale), nibbles + begin + i, part); });
+      ForEachVec(count, [&](int64_t i, auto part) {
+        StoreBytes(EncodeE2m1(Load(x + begin + i, part) / scale), nibbles + begin + i, part);
+      });
     }
     PackNibbles(nibbles, chunk, codes);
     x += chunk;

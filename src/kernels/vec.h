@@ -55,7 +55,9 @@ inline Vec Max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Vec Sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
 inline Vec Abs(Vec a) { return {_mm512_abs_ps(a.v)}; }
 inline Vec RoundNearest(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-inline Vec SelectLess(Vec a, Vec b, Vec yes, Vec no) { return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)}; }
+inline Vec SelectLess(Vec a, Vec b, Vec yes, Vec no) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
+}
 // x * 2^n for integral n in [-126, 127].
 inline Vec ScaleByPowerOfTwo(Vec x, Vec n) {
   const __m512i exponent = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23);

@@ -6,10 +6,8 @@
 #include "core/json.h"
 #include "support/tensors.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 EngramHashConfig V41() {
   return {.layer_ids = {1, 14}, .max_ngram_size = 4, .n_heads = 8, .engram_vocab_size = 16000000, .compressed_vocab_size = 99092};
@@ -107,4 +105,4 @@ TEST(NgramTest, NamesTheFieldThatNoModelCanHave) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

@@ -6,10 +6,8 @@
 #include "support/kernel_inputs.h"
 #include "support/tensors.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 template <class T>
 void Quantize(QuantizerRef kind, const T* x, int64_t cols, int64_t block, uint8_t* codes, uint8_t* scales) {
@@ -191,4 +189,4 @@ TEST(ConvertTest, RowsConvertWithOneRounding) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

@@ -5,10 +5,8 @@
 #include "reference/gather_rows_ref.h"
 #include "support/kernel_inputs.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 std::vector<uint8_t> RandomBytes(int64_t count, uint64_t seed) {
   std::mt19937_64 generator(seed);
@@ -77,4 +75,4 @@ TEST(GatherRowsTest, DequantisesAnEngramRowAndRefusesANanScale) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

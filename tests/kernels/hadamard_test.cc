@@ -6,10 +6,8 @@
 #include "support/kernel_inputs.h"
 #include "support/tensors.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 // log2(n) levels of additions, each with one unit of a partial sum that sum|x| bounds, then the scale's rounding and the product's; and
 // one rounding to T.
@@ -63,4 +61,4 @@ TEST(HadamardTest, EqualsTheGoldenVectors) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

@@ -8,10 +8,8 @@
 #include "reference/ngram_hash_ref.h"
 #include "support/tensors.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 NgramRefConstants FlatConstants(const Json& config, size_t layer) {
   NgramRefConstants constants;
@@ -123,4 +121,4 @@ TEST(NgramHashTest, EqualsTheTwinAtTheRangesEnd) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

@@ -5,10 +5,8 @@
 #include "reference/norm_ref.h"
 #include "support/kernel_inputs.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 std::vector<int64_t> Lengths() {
   std::vector<int64_t> lengths;
@@ -114,4 +112,4 @@ TEST(NormTest, SumDependsOnTheRowAloneNotOnItsAddress) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

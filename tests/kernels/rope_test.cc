@@ -6,10 +6,8 @@
 #include "support/kernel_inputs.h"
 #include "support/tensors.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 RopeParameters Main() { return {.rope_dims = 64, .theta = 10000}; }
 RopeParameters Compress(int64_t rope_dims) {
@@ -30,7 +28,8 @@ TEST(RopeTest, CosAndSinEqualTheGoldenOnes) {
   ASSERT_EQ(positions.size(), 13u);
   for (const auto& [name, parameters] : {std::pair<std::string, RopeParameters>{"main", Main()}, {"compress", Compress(64)}}) {
     const std::vector<float> frequencies = RopeFrequencies(parameters);
-    const std::vector<float> want_cos = golden.at("rope." + name + ".cos").As<float>(), want_sin = golden.at("rope." + name + ".sin").As<float>();
+    const std::vector<float> want_cos = golden.at("rope." + name + ".cos").As<float>();
+    const std::vector<float> want_sin = golden.at("rope." + name + ".sin").As<float>();
     for (size_t row = 0; row < positions.size(); ++row) {
       float cos[32], sin[32];
       RopeCosSin(positions[row], frequencies.data(), 64, cos, sin);
@@ -92,4 +91,4 @@ TEST(RopeTest, RotationHasTheTwinsBitsOnEveryTierAndTail) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

@@ -6,10 +6,8 @@
 #include "reference/stream_gate_ref.h"
 #include "support/kernel_inputs.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 // The gate must lie between the twin's gates at both ends of the dot product's error interval. That error, relative to the sum of absolute
 // products: the sum's own, two products, the two norms' (RmsNormErrorRef each) and four more roundings; then sigmoid rounds with 2 ulp of
@@ -68,4 +66,4 @@ TEST(StreamGateTest, ZerosOpenTheGateHalf) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

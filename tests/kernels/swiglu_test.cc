@@ -6,10 +6,8 @@
 #include "support/kernel_inputs.h"
 #include "support/tensors.h"
 
-namespace tessera {
+namespace tessera::testing {
 namespace {
-
-using namespace tessera::testing;
 
 // Relative: 2 ulp (4 units) of Exp, then sum, quotient and two products at one unit each. Absolute: below g = -88.72 the exponential
 // overflows and silu becomes -0 where the exact value is g e^g, at most 89 * 2^-127.
@@ -111,4 +109,4 @@ TEST(SwiGluTest, SqrtSoftplusAgreesWithTheGoldenValues) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::testing

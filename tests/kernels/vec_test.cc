@@ -24,9 +24,8 @@ TSR_DECLARE_TIERS(
     void ProbeEncode(bool four_bits, const float* x, int64_t count, uint8_t* codes) noexcept;
     void ProbeDecode(bool four_bits, const uint8_t* codes, int64_t count, float* x) noexcept;)
 
+namespace testing {
 namespace {
-
-using namespace tessera::testing;
 
 enum Op { kAdd, kSubtract, kMultiply, kDivide, kMulAdd, kMin, kMax, kSqrt, kAbs, kRoundNearest, kSelectLess, kScaleByPowerOfTwo,
           kRoundToBf16, kExp, kSigmoid };
@@ -276,4 +275,5 @@ TEST(VecTest, DecodersEqualTheScalarDefinitionsForAllCodes) {
 }
 
 }  // namespace
+}  // namespace testing
 }  // namespace tessera

@@ -30,13 +30,16 @@ inline uint8_t ScaleRef(QuantizerRef kind, const std::vector<float>& block) {
   return 255;
 }
 
-inline float ScaleValueRef(QuantizerRef kind, uint8_t scale) { return kind == QuantizerRef::kQ4e ? E4m3ToFloat(scale) : E8m0ToFloat(scale); }
+inline float ScaleValueRef(QuantizerRef kind, uint8_t scale) {
+  return kind == QuantizerRef::kQ4e ? E4m3ToFloat(scale) : E8m0ToFloat(scale);
+}
 
 inline CodesRef QuantizeRef(QuantizerRef kind, const std::vector<float>& x, size_t block) {
   CodesRef out;
   std::vector<uint8_t> codes;
   for (size_t begin = 0; begin < x.size(); begin += block) {
-    const std::vector<float> part(x.begin() + static_cast<int64_t>(begin), x.begin() + static_cast<int64_t>(std::min(begin + block, x.size())));
+    const size_t end = std::min(begin + block, x.size());
+    const std::vector<float> part(x.begin() + static_cast<int64_t>(begin), x.begin() + static_cast<int64_t>(end));
     out.scales.push_back(ScaleRef(kind, part));
     const float s = ScaleValueRef(kind, out.scales.back());
     for (float v : part) codes.push_back(std::isnan(s) ? 0 : kind == QuantizerRef::kQ8 ? FloatToE4m3(v / s) : FloatToE2m1(v / s));

@@ -16,9 +16,9 @@ inline double SumOfSquaresRef(const std::vector<float>& x) {
   return sum;
 }
 
-// Relative error of a sum of n products of equal sign as the kernels form it, in the worst tier: one rounding for the product; in a chunk of
-// 1,024 columns the scalar tier's four sums add a quarter each and meet in two more additions (wider tiers have more sums and up to four
-// more levels, but shorter chains); then one addition a chunk.
+// Relative error of a sum of n products of equal sign as the kernels form it, in the worst tier: one rounding for the product; in a chunk
+// of 1,024 columns the scalar tier's four sums add a quarter each and meet in two more additions (wider tiers have more sums and up to
+// four more levels, but shorter chains); then one addition a chunk.
 inline double SumErrorRef(int64_t n) {
   const int64_t in_chunk = (std::min<int64_t>(n, 1024) + 3) / 4 + 6;
   return static_cast<double>(1 + in_chunk + (n + 1023) / 1024) * 0x1p-24;
