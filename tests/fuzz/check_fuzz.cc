@@ -18,23 +18,23 @@
 namespace tessera {
 namespace {
 
-constexpr const char* kV41Config = R"({"model_type":"deepseek_v41","text_config":{"vocab_size":64,"hidden_size":32,"num_hidden_layers":3,
-"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,"qk_rope_head_dim":16,"q_lora_rank":16,"o_lora_rank":8,"o_groups":2,
-"sliding_window":8,"compress_ratios":[0,2,1],"kv_source_layer_ids":[1,2],"index_source_layer_ids":[1,2],"candidate_source_layer_id":2,
-"candidate_topk_blocks":2,"candidate_block_size":8,"index_n_heads":2,"index_head_dim":32,"index_topk":4,"hc_mult":4,"hc_sinkhorn_iters":20,
-"hc_eps":1e-6,"n_routed_experts":2,"num_experts_per_tok":1,"n_shared_experts":1,"moe_intermediate_size":32,"routed_scaling_factor":1.5,
-"swiglu_limit":10.0,"rms_norm_eps":1e-20,"rope_theta":10000,"compress_rope_theta":160000,"rope_scaling":{"rope_type":"yarn","factor":16,
-"beta_fast":32,"beta_slow":1,"original_max_position_embeddings":64},"max_position_embeddings":1024,"engram_layer_ids":[1],
-"engram_num_embeddings":[11],"engram_max_ngram_size":2,"engram_vocab_size":10,"engram_n_heads":1,"engram_head_dim":32,"engram_pad_token_id":2,
+constexpr const char* kV41Config = R"({"model_type":"deepseek_v41","text_config":{
+"vocab_size":64,"hidden_size":32,"num_hidden_layers":3,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,"qk_rope_head_dim":16,
+"q_lora_rank":16,"o_lora_rank":8,"o_groups":2,"sliding_window":8,"compress_ratios":[0,2,1],"kv_source_layer_ids":[1,2],
+"index_source_layer_ids":[1,2],"candidate_source_layer_id":2,"candidate_topk_blocks":2,"candidate_block_size":8,"index_n_heads":2,
+"index_head_dim":32,"index_topk":4,"hc_mult":4,"hc_sinkhorn_iters":20,"hc_eps":1e-6,"n_routed_experts":2,"num_experts_per_tok":1,
+"n_shared_experts":1,"moe_intermediate_size":32,"routed_scaling_factor":1.5,"swiglu_limit":10.0,"rms_norm_eps":1e-20,"rope_theta":10000,
+"compress_rope_theta":160000,"rope_scaling":{"rope_type":"yarn","factor":16,"beta_fast":32,"beta_slow":1,
+"original_max_position_embeddings":64},"max_position_embeddings":1024,"engram_layer_ids":[1],"engram_num_embeddings":[11],
+"engram_max_ngram_size":2,"engram_vocab_size":10,"engram_n_heads":1,"engram_head_dim":32,"engram_pad_token_id":2,
 "engram_compressed_vocab_size":60,"bos_token_id":0,"eos_token_id":1},"quantization_config":{"weight_block_size":[32,32]}})";
 
-constexpr const char* kV4Config =
-    R"({"model_type":"deepseek_v4","vocab_size":64,"hidden_size":32,"num_hidden_layers":3,"num_attention_heads":2,
-"head_dim":32,"qk_rope_head_dim":16,"q_lora_rank":16,"o_lora_rank":8,"o_groups":2,"sliding_window":8,"compress_ratios":[0,4,8],
-"index_n_heads":2,"index_head_dim":32,"index_topk":4,"hc_mult":4,"hc_sinkhorn_iters":20,"hc_eps":1e-6,"num_hash_layers":1,
-"n_routed_experts":2,"num_experts_per_tok":1,"n_shared_experts":1,"moe_intermediate_size":32,"swiglu_limit":10.0,"rms_norm_eps":1e-6,
-"rope_theta":10000,"compress_rope_theta":160000,"max_position_embeddings":1024,"bos_token_id":0,"eos_token_id":[1],
-"quantization_config":{"weight_block_size":[128,128]}})";
+constexpr const char* kV4Config = R"({"model_type":"deepseek_v4",
+"vocab_size":64,"hidden_size":32,"num_hidden_layers":3,"num_attention_heads":2,"head_dim":32,"qk_rope_head_dim":16,"q_lora_rank":16,
+"o_lora_rank":8,"o_groups":2,"sliding_window":8,"compress_ratios":[0,4,8],"index_n_heads":2,"index_head_dim":32,"index_topk":4,"hc_mult":4,
+"hc_sinkhorn_iters":20,"hc_eps":1e-6,"num_hash_layers":1,"n_routed_experts":2,"num_experts_per_tok":1,"n_shared_experts":1,
+"moe_intermediate_size":32,"swiglu_limit":10.0,"rms_norm_eps":1e-6,"rope_theta":10000,"compress_rope_theta":160000,
+"max_position_embeddings":1024,"bos_token_id":0,"eos_token_id":[1],"quantization_config":{"weight_block_size":[128,128]}})";
 
 constexpr std::array<const char*, 4> kFileNames = {"config.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
                                                    "model-00002-of-00002.safetensors"};
