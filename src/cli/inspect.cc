@@ -30,7 +30,7 @@ struct Summary {
   GroupLine total;
   BytesPerToken at_one, at_batch;
   double kv_bytes_per_token = 0;
-  int64_t window_bytes_per_sequence = 0;
+  int64_t ring_bytes_per_sequence = 0;  // windows and the rows a compressor still waits to pool
   std::vector<int64_t> rank_bytes;
 };
 
@@ -91,7 +91,7 @@ Summary Summarize(const std::string& model_dir, const InspectOptions& options) {
   // Decode alone: one row a step. Rings do not grow with the context, everything else gains a row every `ratio` tokens.
   for (const CacheLayout& layout : CacheLayouts(summary.config, Numerics::kBf16, summary.config.max_position_embeddings, 1)) {
     if (layout.ring_tokens > 0) {
-      summary.window_bytes_per_sequence += layout.rows_per_slot * layout.row_bytes;
+      summary.ring_bytes_per_sequence += layout.rows_per_slot * layout.row_bytes;
     } else {
       summary.kv_bytes_per_token += static_cast<double>(layout.row_bytes) / layout.ratio;
     }
@@ -146,7 +146,7 @@ Json ToJson(const std::string& model_dir, const Summary& summary, const InspectO
   json["bytes_per_step_at_batch"] = ToJson(summary.at_batch);
   json["bytes_per_token_at_batch"] = summary.at_batch.total() / options.batch;
   json["kv_bytes_per_token"] = summary.kv_bytes_per_token;
-  json["window_bytes_per_sequence"] = summary.window_bytes_per_sequence;
+  json["ring_bytes_per_sequence"] = summary.ring_bytes_per_sequence;
   json["engram_tables"] = Json::array();
   for (size_t i = 0; i < summary.config.engram_layer_ids.size(); ++i) {
     const int64_t rows = summary.config.engram_num_embeddings[i];
@@ -218,8 +218,8 @@ void PrintText(const std::string& model_dir, const Summary& summary, const Inspe
   PrintTraffic(fmt::format("weight bytes per step at batch {}", options.batch).c_str(), summary.at_batch);
   Print(fmt::format("  per token {}; routed experts as expected when tokens choose evenly\n",
                     Size(summary.at_batch.total() / options.batch)));
-  Print(fmt::format("KV cache: {:g} bytes per token of context, and {} of windows per sequence\n", summary.kv_bytes_per_token,
-                    Size(summary.window_bytes_per_sequence)));
+  Print(fmt::format("KV cache: {:g} bytes per token of context, and {} per sequence for windows and pending rows\n",
+                    summary.kv_bytes_per_token, Size(summary.ring_bytes_per_sequence)));
   for (size_t i = 0; i < summary.config.engram_layer_ids.size(); ++i) {
     const int64_t rows = summary.config.engram_num_embeddings[i];
     Print(fmt::format("Engram table of layer {}: {} rows of {} bytes, {}; {} rows per token\n", summary.config.engram_layer_ids[i], rows,

@@ -44,6 +44,7 @@ Model::Model(const std::string& model_dir, const std::vector<int32_t>& token_map
     : config_(ReadModelConfig(model_dir)),
       checkpoint_(Checkpoint::Open(model_dir)),
       weights_(ClaimWeights(config_, checkpoint_, claim)) {
+  RefuseNanScales(checkpoint_);
   for (const bool compressed : {false, true}) rope_frequencies_[compressed ? 1 : 0] = LayerFrequencies(config_, compressed);
   if (config_.engram_layer_ids.empty()) return;
 
