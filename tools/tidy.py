@@ -189,7 +189,7 @@ def check_mirror(tree):
 def check_registered(tree):
     """Every .cc is in a glob of CMake, every header is included by someone, every tool and script is named or run by someone."""
     modules = "|".join([*tree.modules, "cli"])
-    registered = re.compile(rf"src/({modules})/\w+\.cc|(tests|bench)/({modules})/\w+_(test|bench)\.cc|tests/fuzz/\w+_fuzz\.cc|python/.*")
+    registered = re.compile(rf"src/({modules})/\w+\.cc|(tests|bench)/({modules})/\w+_(test|tier|bench)\.cc|tests/fuzz/\w+_fuzz\.cc|python/.*")
     included = {path for name in tree.code("src/", "tests/", "bench/", "python/") for _, path in includes(tree.text[name])}
     for name in tree.code("src/", "tests/", "bench/"):
         if name.endswith(".cc") and not registered.fullmatch(name):
