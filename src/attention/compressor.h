@@ -1,5 +1,5 @@
-// Compressed KV entries: which entries a step completes, where the token vectors they pool come from (this step's rows or the pending ring of
-// the slot), and how the ring is kept (spec/model.md sections 5.3, 5.4, 6.3 and 10). The caller turns a pooled vector into a cache row.
+// Compressed KV entries: which entries a step completes, where the token vectors they pool come from (this step's rows or the pending ring
+// of the slot), and how the ring is kept (spec/model.md sections 5.3, 5.4, 6.3 and 10). The caller turns a pooled vector into a cache row.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct CompressorShape {
   int64_t width = 0;     // channels of an entry
 
   int64_t vector_width() const { return overlap ? 2 * width : width; }
-  int64_t pending_tokens() const { return overlap ? 2 * ratio : ratio; }               // rows of the ring
+  int64_t pending_tokens() const { return overlap ? 2 * ratio : ratio; }                     // rows of the ring
   int64_t pending_row_bytes() const { return 2 * vector_width() * int64_t{sizeof(float)}; }  // values, then logits
 };
 

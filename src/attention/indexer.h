@@ -18,10 +18,10 @@ namespace tessera {
 enum class CandidateRole : uint8_t { kNone, kPublish, kRestrict };
 
 struct IndexerShape {
-  int num_heads = 0;          // index_n_heads
-  int64_t head_dim = 0;       // index_head_dim
-  int ratio = 1;              // tokens per entry
-  int64_t topk = 0;           // index_topk
+  int num_heads = 0;     // index_n_heads
+  int64_t head_dim = 0;  // index_head_dim
+  int ratio = 1;         // tokens per entry
+  int64_t topk = 0;      // index_topk
   CandidateRole role = CandidateRole::kNone;
   int64_t block_size = 8;     // candidate_block_size
   int64_t block_topk = 0;     // candidate_topk_blocks
@@ -60,8 +60,8 @@ constexpr int64_t PartialListsMax(int64_t max_rows, int num_workers) { return ma
 struct IndexerArguments {
   IndexerShape shape;
   const Step* step = nullptr;
-  View<const bf16> queries;     // [max_rows, num_heads * head_dim], values on the Q4 grid
-  View<const float> weights;    // [max_rows, num_heads]
+  View<const bf16> queries;   // [max_rows, num_heads * head_dim], values on the Q4 grid
+  View<const float> weights;  // [max_rows, num_heads]
   RowStore key_codes, key_scales;
   Selection selection;
   Candidates candidates;

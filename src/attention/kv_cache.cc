@@ -24,8 +24,8 @@ size_t TotalBytes(const std::vector<CacheLayout>& layouts, int32_t num_slots) {
 KvCache::KvCache(const std::vector<CacheLayout>& layouts, int32_t num_slots)
     : layouts_(layouts), num_slots_(num_slots), arena_("sequence caches", TotalBytes(layouts, num_slots)) {
   for (const CacheLayout& layout : layouts_) {
-    TSR_CHECK(layout.rows_per_slot > 0 && layout.row_bytes > 0, "layer {}: {} rows of {} bytes", layout.layer_idx,
-              layout.rows_per_slot, layout.row_bytes);
+    TSR_CHECK(layout.rows_per_slot > 0 && layout.row_bytes > 0, "layer {}: {} rows of {} bytes", layout.layer_idx, layout.rows_per_slot,
+              layout.row_bytes);
     const int64_t slot_bytes = SlotBytes(layout);
     uint8_t* base = arena_.Allocate<uint8_t>(slot_bytes * num_slots);
     stores_.push_back({base, layout.rows_per_slot, layout.row_bytes, slot_bytes});

@@ -1,5 +1,5 @@
-// The memory of all per-sequence caches. Each (slot, layer, kind) is one contiguous range of rows inside one root reservation, so that scans
-// stream; the reservation is address space only, pages are paid for as rows are written and given back when a slot is released.
+// The memory of all per-sequence caches. Each (slot, layer, kind) is one contiguous range of rows inside one root reservation, so that
+// scans stream; the reservation is address space only, pages are paid for as rows are written and given back when a slot is released.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace tessera {
 
 enum class CacheKind : uint8_t {
-  kWindow,            // ring of kv rows, one per position modulo its rows
-  kCompressed,        // one row per compressed entry
-  kIndexCodes,        // one row per entry: index_head_dim / 2 bytes
-  kIndexScales,       // one row per entry: one byte per 32 columns
-  kPending,           // fp32 compressor inputs of the last tokens, ring by position: values, then logits
-  kIndexPending,      // the same of the V4 indexer's compressor
-  kEngramHistory,     // int32 compressed ids, ring by position
+  kWindow,         // ring of kv rows, one per position modulo its rows
+  kCompressed,     // one row per compressed entry
+  kIndexCodes,     // one row per entry: index_head_dim / 2 bytes
+  kIndexScales,    // one row per entry: one byte per 32 columns
+  kPending,        // fp32 compressor inputs of the last tokens, ring by position: values, then logits
+  kIndexPending,   // the same of the V4 indexer's compressor
+  kEngramHistory,  // int32 compressed ids, ring by position
 };
 
 // Rows of one (layer, kind) over all slots.
@@ -38,7 +38,8 @@ struct CacheLayout {
   CacheKind kind = CacheKind::kWindow;
   int64_t rows_per_slot = 0;
   int64_t row_bytes = 0;
-  // What a sequence of n tokens has in it: the rows of its last `ring_tokens` positions, or, where that is 0, n / ratio rows from the start.
+  // What a sequence of n tokens has in it: the rows of its last `ring_tokens` positions, or, where that is 0, n / ratio rows from the
+  // start.
   int64_t ring_tokens = 0;
   int ratio = 1;
 };

@@ -48,8 +48,10 @@ void EncodeKvRow(const KvRowLayout& layout, const T* x, uint8_t* row) noexcept {
       QuantizeQ8(x, layout.codes_bytes, kV4Block, codes, scales);
       std::memcpy(row, x + layout.codes_bytes, static_cast<size_t>(layout.tail_bytes));
       return;
-    case KvFormat::kV41Window: return QuantizeQ8(x, layout.head_dim, kV41WindowBlock, codes, scales);
-    case KvFormat::kV41Compressed: return QuantizeQ4e(x, layout.head_dim, kV41CompressedBlock, codes, scales);
+    case KvFormat::kV41Window:
+      return QuantizeQ8(x, layout.head_dim, kV41WindowBlock, codes, scales);
+    case KvFormat::kV41Compressed:
+      return QuantizeQ4e(x, layout.head_dim, kV41CompressedBlock, codes, scales);
   }
 }
 
@@ -62,8 +64,10 @@ void DecodeKvRow(const KvRowLayout& layout, const uint8_t* row, T* x) noexcept {
       DequantizeQ8(codes, scales, layout.codes_bytes, kV4Block, x);
       std::memcpy(x + layout.codes_bytes, row, static_cast<size_t>(layout.tail_bytes));
       return;
-    case KvFormat::kV41Window: return DequantizeQ8(codes, scales, layout.head_dim, kV41WindowBlock, x);
-    case KvFormat::kV41Compressed: return DequantizeQ4e(codes, scales, layout.head_dim, kV41CompressedBlock, x);
+    case KvFormat::kV41Window:
+      return DequantizeQ8(codes, scales, layout.head_dim, kV41WindowBlock, x);
+    case KvFormat::kV41Compressed:
+      return DequantizeQ4e(codes, scales, layout.head_dim, kV41CompressedBlock, x);
   }
 }
 

@@ -1,5 +1,5 @@
-// How one key/value vector is stored (spec/model.md section 10): codes and scales, and the part that is not quantised in the activation type.
-// Storing codes loses nothing against storing the dequantised value, since every code times its scale is exact in bf16.
+// How one key/value vector is stored (spec/model.md section 10): codes and scales, and the part that is not quantised in the activation
+// type. Storing codes loses nothing against storing the dequantised value, since every code times its scale is exact in bf16.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct KvRowLayout {
   int64_t rope_dims = 0;
   int64_t codes_bytes = 0;
   int64_t scales_bytes = 0;
-  int64_t tail_bytes = 0;   // unquantised columns times the activation type's size
-  int64_t row_bytes = 0;    // the three parts, rounded up to 16
+  int64_t tail_bytes = 0;  // unquantised columns times the activation type's size
+  int64_t row_bytes = 0;   // the three parts, rounded up to 16
 
   // `activation_bytes` = sizeof(T) of the caller's activation type.
   static KvRowLayout Make(KvFormat format, int64_t head_dim, int64_t rope_dims, int64_t activation_bytes);

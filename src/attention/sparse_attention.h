@@ -16,20 +16,20 @@ template <class T>
 struct SparseAttentionArguments {
   const Step* step = nullptr;
   int num_heads = 0;
-  View<const T> q;                // [max_rows, num_heads * head_dim], rotated
-  int64_t window_tokens = 0;      // sliding_window
+  View<const T> q;            // [max_rows, num_heads * head_dim], rotated
+  int64_t window_tokens = 0;  // sliding_window
   RowStore window;
   KvRowLayout window_layout;
-  RowStore compressed;            // not present(): window only
+  RowStore compressed;  // not present(): window only
   KvRowLayout compressed_layout;
   int ratio = 0;
   const int32_t* selected = nullptr;         // [max_rows, selected_stride] ascending entries; null: all visible entries
   const int32_t* selected_counts = nullptr;  // [max_rows]
   int64_t selected_stride = 0;
-  const float* sink = nullptr;    // [num_heads]
+  const float* sink = nullptr;  // [num_heads]
   bool round_probabilities = false;
-  View<const float> cos, sin;     // [max_rows, rope_dims / 2] of the rows' positions, for the rotation back
-  View<T> out;                    // [max_rows, num_heads * head_dim], rotated back
+  View<const float> cos, sin;  // [max_rows, rope_dims / 2] of the rows' positions, for the rotation back
+  View<T> out;                 // [max_rows, num_heads * head_dim], rotated back
 };
 
 // Entries a row can see at most, and the worker scratch for them.

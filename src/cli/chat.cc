@@ -103,8 +103,7 @@ class Conversation {
       const std::vector<int64_t>& eos = engine_.config().eos_token_ids;
       const GenerationResult result = Generate(engine_, std::move(request), [&](const Event& event) {
         std::vector<ChatDelta> deltas;
-        if (event.token_id >= 0 && std::find(eos.begin(), eos.end(), event.token_id) == eos.end())
-          parser.FeedId(event.token_id, &deltas);
+        if (event.token_id >= 0 && std::find(eos.begin(), eos.end(), event.token_id) == eos.end()) parser.FeedId(event.token_id, &deltas);
         show(std::move(deltas));
       });
       std::vector<ChatDelta> rest;

@@ -2,9 +2,8 @@
 // success has more than one. The command line translates; it decides nothing.
 #pragma once
 
-#include <string>
-
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace tessera {
 

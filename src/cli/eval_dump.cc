@@ -85,8 +85,11 @@ void EvalDump::Write(const std::string& path) const {
     size_t width = 0;
     for (const std::vector<int64_t>& row : ragged.rows) width = std::max(width, row.size());
     std::vector<int64_t>& values = padded.emplace_back(ragged.rows.size() * width, -1);
-    for (size_t i = 0; i < ragged.rows.size(); ++i) std::copy(ragged.rows[i].begin(), ragged.rows[i].end(), values.begin() + static_cast<std::ptrdiff_t>(i * width));
-    tensors.push_back({ragged.name, Dtype::kI64, {static_cast<int64_t>(ragged.rows.size()), static_cast<int64_t>(width)},
+    for (size_t i = 0; i < ragged.rows.size(); ++i)
+      std::copy(ragged.rows[i].begin(), ragged.rows[i].end(), values.begin() + static_cast<std::ptrdiff_t>(i * width));
+    tensors.push_back({ragged.name,
+                       Dtype::kI64,
+                       {static_cast<int64_t>(ragged.rows.size()), static_cast<int64_t>(width)},
                        {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(int64_t)}});
   }
   WriteSafetensors(path, tensors);

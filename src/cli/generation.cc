@@ -36,9 +36,13 @@ void AddOptionTable(CLI::App& command, const OptionTable& table) {
 }
 
 void AddGenerationFlags(CLI::App& command, GenerationFlags& flags) {
-  command.add_option("-n,--max-tokens", flags.max_tokens, "new tokens at most")->check(CLI::Range(int64_t{1}, int64_t{1} << 40))->capture_default_str();
-  flags.temperature = command.add_option("--temperature", flags.sampling.temperature, "0: greedy (default: generation_config.json, else 1)");
-  flags.top_p = command.add_option("--top-p", flags.sampling.top_p, "keep the most probable tokens that sum to this (default: generation_config.json)");
+  command.add_option("-n,--max-tokens", flags.max_tokens, "new tokens at most")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str();
+  flags.temperature =
+      command.add_option("--temperature", flags.sampling.temperature, "0: greedy (default: generation_config.json, else 1)");
+  flags.top_p = command.add_option("--top-p", flags.sampling.top_p,
+                                   "keep the most probable tokens that sum to this (default: generation_config.json)");
   flags.top_k = command.add_option("--top-k", flags.sampling.top_k, "keep this many of the most probable tokens; 0: all");
   command.add_option("--min-p", flags.sampling.min_p, "keep tokens at least this times as probable as the best")->capture_default_str();
   command.add_option("--seed", flags.sampling.seed, "the same seed and prompt give the same text")->capture_default_str();
@@ -56,8 +60,10 @@ void ApplyGenerationConfig(const std::string& model_dir, GenerationFlags& flags)
     if (!config[name].is_number()) Fail("{}: {}: a number was expected", path, name);
     value = config[name].get<std::decay_t<decltype(value)>>();
   };
-  if (config.contains("do_sample") && config["do_sample"] == false && flags.temperature->count() == 0) flags.sampling.temperature = 0;
-  else apply(flags.temperature, "temperature", flags.sampling.temperature);
+  if (config.contains("do_sample") && config["do_sample"] == false && flags.temperature->count() == 0)
+    flags.sampling.temperature = 0;
+  else
+    apply(flags.temperature, "temperature", flags.sampling.temperature);
   apply(flags.top_p, "top_p", flags.sampling.top_p);
   apply(flags.top_k, "top_k", flags.sampling.top_k);
 }

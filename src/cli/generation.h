@@ -1,12 +1,12 @@
-// Options and loop shared by the commands that generate: sampling flags over the defaults of generation_config.json, and running one request.
+// Options and loop shared by the commands that generate: sampling flags over the defaults of generation_config.json, and running one
+// request.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "engine/engine.h"
 
@@ -33,9 +33,9 @@ struct GenerationResult {
   std::vector<int32_t> output_ids;  // with the end token, where it ended the answer
   std::string text;
   EndReason end_reason = EndReason::kNone;
-  int signal = 0;                   // the signal that ended it early
-  double prefill_seconds = 0;       // until the first token
-  double decode_seconds = 0;        // for the rest
+  int signal = 0;              // the signal that ended it early
+  double prefill_seconds = 0;  // until the first token
+  double decode_seconds = 0;   // for the rest
 };
 // Runs one request to its end or to a signal; `on_event` sees every event. Throws Error when the request fails.
 GenerationResult Generate(Engine& engine, Request request, const std::function<void(const Event&)>& on_event);

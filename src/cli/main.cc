@@ -1,5 +1,5 @@
-// `tessera`: parses the command line, runs one subcommand, turns errors into one line on stderr and an exit code: 0 success, 1 operating error,
-// 2 usage error, 128 + signal when ended by one.
+// `tessera`: parses the command line, runs one subcommand, turns errors into one line on stderr and an exit code: 0 success, 1 operating
+// error, 2 usage error, 128 + signal when ended by one.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -73,9 +73,12 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.prefix_command(false);
-  app.add_option("-m,--model", context.model_dir, "model directory: config.json, *.safetensors, tokenizer.json (default: the embedded model)");
+  app.add_option("-m,--model", context.model_dir,
+                 "model directory: config.json, *.safetensors, tokenizer.json (default: the embedded model)");
   app.add_flag("--json", context.json, "print one JSON object on stdout and nothing else there");
-  app.add_option("--log-level", log_level, "what goes to stderr")->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))->capture_default_str();
+  app.add_option("--log-level", log_level, "what goes to stderr")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
+      ->capture_default_str();
   AddRunCommand(app, context);
   AddChatCommand(app, context);
   AddEvalCommand(app, context);

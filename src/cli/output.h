@@ -1,4 +1,5 @@
-// Standard output of the commands: written through, and a failure to write (full or read-only device, closed pipe) is an error, not silence.
+// Standard output of the commands: written through, and a failure to write (full or read-only device, closed pipe) is an error, not
+// silence.
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
 // `tessera selfcheck`: proves this machine and build in seconds: every tier against the scalar one, and the embedded model's known answer.
+#include "engine/selfcheck.h"
+
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "core/json.h"
-#include "engine/selfcheck.h"
 
 namespace tessera {
 namespace {
@@ -23,7 +24,8 @@ void Selfcheck(CommandContext& context) {
 }  // namespace
 
 void AddSelfcheckCommand(CLI::App& app, CommandContext& context) {
-  CLI::App* command = app.add_subcommand("selfcheck", "proves this machine and build: kernels on every tier, the embedded model's known answers");
+  CLI::App* command =
+      app.add_subcommand("selfcheck", "proves this machine and build: kernels on every tier, the embedded model's known answers");
   command->callback([&context] { Selfcheck(context); });
 }
 

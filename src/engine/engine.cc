@@ -12,11 +12,16 @@ namespace tessera {
 
 const char* EndReasonName(EndReason reason) {
   switch (reason) {
-    case EndReason::kNone: return "none";
-    case EndReason::kStop: return "stop";
-    case EndReason::kLength: return "length";
-    case EndReason::kCancelled: return "cancelled";
-    case EndReason::kError: return "error";
+    case EndReason::kNone:
+      return "none";
+    case EndReason::kStop:
+      return "stop";
+    case EndReason::kLength:
+      return "length";
+    case EndReason::kCancelled:
+      return "cancelled";
+    case EndReason::kError:
+      return "error";
   }
   return "?";
 }
@@ -89,8 +94,8 @@ bool Engine::Step(std::vector<Event>& events) {
   std::vector<SchedulerSequence> views;
   for (const std::unique_ptr<Sequence>& sequence : sequences_)
     views.push_back({sequence->pending(), sequence->slot >= 0, sequence->decoding()});
-  const std::vector<ScheduledChunk> chunks = ScheduleStep(
-      views, {runner_->rows_max(), runner_->options().prefill_rows, static_cast<int32_t>(free_slots_.size())});
+  const std::vector<ScheduledChunk> chunks =
+      ScheduleStep(views, {runner_->rows_max(), runner_->options().prefill_rows, static_cast<int32_t>(free_slots_.size())});
   RunChunks(chunks);
 
   const View<const float> logits = runner_->logits();

@@ -20,8 +20,8 @@ class Engine {
   // Opens a model directory and builds the plans. Throws Error naming what is wrong with the files, options or memory.
   static std::unique_ptr<Engine> Open(const EngineOptions& options);
 
-  // Queues a request. Throws Error when it could never run: no prompt ids, an id outside the vocabulary, a prompt that leaves no room in the
-  // context, max_tokens < 1, sampling options out of range.
+  // Queues a request. Throws Error when it could never run: no prompt ids, an id outside the vocabulary, a prompt that leaves no room in
+  // the context, max_tokens < 1, sampling options out of range.
   Ticket Submit(Request request);
   // Runs one step and appends what happened to `events`. Returns false when there was nothing to do.
   bool Step(std::vector<Event>& events);

@@ -12,8 +12,8 @@
 namespace tessera {
 
 struct EvaluateOptions {
-  int32_t chunk_rows = 0;     // rows a prefill step takes; 0: the prefill bucket
-  int64_t decode_from = -1;   // tokens from this position on go one by one; -1: none
+  int32_t chunk_rows = 0;    // rows a prefill step takes; 0: the prefill bucket
+  int64_t decode_from = -1;  // tokens from this position on go one by one; -1: none
 };
 
 // Called after every step with the rows [first, first + logits.rows) of the list; `record` is null unless layers are recorded.

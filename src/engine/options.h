@@ -16,14 +16,14 @@ enum class CommBackend : uint8_t { kAuto, kShm, kMpi };
 struct EngineOptions {
   std::string model_dir;
   Numerics numerics = Numerics::kBf16;
-  int threads = 0;            // workers; 0: one per usable physical core
+  int threads = 0;  // workers; 0: one per usable physical core
   int ranks = 1;
   CommBackend comm = CommBackend::kAuto;
   EngramPlacement engram = EngramPlacement::kAuto;
   LoadMode load = LoadMode::kMmap;
-  int max_seqs = 8;           // sequences that run at once
-  int64_t max_context = 0;    // tokens a sequence may have; 0: min(the model's, 32768)
-  int prefill_rows = 512;     // rows of prompts a step takes
+  int max_seqs = 8;         // sequences that run at once
+  int64_t max_context = 0;  // tokens a sequence may have; 0: min(the model's, 32768)
+  int prefill_rows = 512;   // rows of prompts a step takes
 };
 
 // Every option but the model's directory.

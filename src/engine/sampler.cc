@@ -70,8 +70,13 @@ bool Before(const ScoredIndex& a, const ScoredIndex& b) { return a.score > b.sco
 class Sampler {
  public:
   Sampler(std::span<const float> logits, const SamplingOptions& options, float max_logit, SamplerScratch& scratch)
-      : logits_(logits), options_(options), max_logit_(max_logit), inverse_temperature_(1.0 / options.temperature),
-        weights_(scratch.weights.data()), ids_(scratch.ids.data()), list_(scratch.list.data()) {}
+      : logits_(logits),
+        options_(options),
+        max_logit_(max_logit),
+        inverse_temperature_(1.0 / options.temperature),
+        weights_(scratch.weights.data()),
+        ids_(scratch.ids.data()),
+        list_(scratch.list.data()) {}
 
   SampledToken Draw(double uniform) {
     Collect();

@@ -21,7 +21,7 @@ struct SchedulerLimits {
 struct ScheduledChunk {
   int32_t sequence_idx = 0;  // into the sequences given
   int32_t num_rows = 0;
-  bool admit = false;        // takes one of the free slots
+  bool admit = false;  // takes one of the free slots
 };
 
 // Sequences in order of arrival. Never returns an empty step while a sequence could run.

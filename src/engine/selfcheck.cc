@@ -45,8 +45,18 @@ struct MatMulCase {
     if (format == Format::kBF16)
       for (size_t i = 1; i < payload.size(); i += 2) payload[i] = static_cast<uint8_t>((payload[i] & 0x80) | 0x3f);
     for (size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<uint8_t>(118 + Byte(2, i) % 8);
-    for (int64_t i = 0; i < kTokens * kCols; ++i) x.push_back(ToBf16(static_cast<float>(UniformDouble(3, 3, static_cast<uint64_t>(i)) - 0.5)));
-    view = {payload.data(), format == Format::kBF16 ? nullptr : scales.data(), format, kRows, kCols, FormatRowBytes(format, kCols), kCols / 32, 1, 32, 0};
+    for (int64_t i = 0; i < kTokens * kCols; ++i)
+      x.push_back(ToBf16(static_cast<float>(UniformDouble(3, 3, static_cast<uint64_t>(i)) - 0.5)));
+    view = {payload.data(),
+            format == Format::kBF16 ? nullptr : scales.data(),
+            format,
+            kRows,
+            kCols,
+            FormatRowBytes(format, kCols),
+            kCols / 32,
+            1,
+            32,
+            0};
   }
   static uint8_t Byte(uint64_t stream, size_t i) { return static_cast<uint8_t>(UniformDouble(3, stream, i) * 256); }
 
@@ -120,8 +130,8 @@ void CheckModel(const std::string& model_dir, std::vector<CheckResult>& results)
     bool finite = true;
     for (const float logit : one) finite = finite && std::isfinite(logit);
     results.push_back({fmt::format("model on {}", TierName(tier)), same && finite,
-                       fmt::format("logits {}, 1 worker in chunks of 64 and {} workers in chunks of 7 give {} bits", finite ? "finite" : "NOT FINITE",
-                                   std::max(2, NumUsableCores()), same ? "equal" : "DIFFERENT")});
+                       fmt::format("logits {}, 1 worker in chunks of 64 and {} workers in chunks of 7 give {} bits",
+                                   finite ? "finite" : "NOT FINITE", std::max(2, NumUsableCores()), same ? "equal" : "DIFFERENT")});
   }
 }
 

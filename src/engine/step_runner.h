@@ -1,5 +1,5 @@
-// Everything a rank needs to run steps: the model, its caches, the worker pool and the plans of every bucket. The engine decides what a step
-// holds; the runner replays it. Nothing is allocated after Open.
+// Everything a rank needs to run steps: the model, its caches, the worker pool and the plans of every bucket. The engine decides what a
+// step holds; the runner replays it. Nothing is allocated after Open.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct RunnerOptions {
   int num_workers = 1;
   bool pin_workers = true;
   int32_t max_seqs = 8;
-  int64_t max_context = 0;       // tokens a sequence may have; 0: min(max_position_embeddings, 32768)
+  int64_t max_context = 0;  // tokens a sequence may have; 0: min(max_position_embeddings, 32768)
   int32_t prefill_rows = 512;
-  bool record_layers = false;    // keep copies of every layer's results (StepRecord)
+  bool record_layers = false;  // keep copies of every layer's results (StepRecord)
 };
 
 class StepRunner {

@@ -1,5 +1,5 @@
-// Where the rows of the Engram tables come from. Addresses depend on token ids alone, so all rows of a step are issued before layer 0 runs and
-// waited for where they are needed. Every placement gives the same bytes.
+// Where the rows of the Engram tables come from. Addresses depend on token ids alone, so all rows of a step are issued before layer 0 runs
+// and waited for where they are needed. Every placement gives the same bytes.
 #pragma once
 
 #include <cstdint>

@@ -239,8 +239,7 @@ void ForwardBuilder<T>::EmitAppendEntries(const AttentionShape& shape) {
   entry.inputs = {Narrow<const float>(a_.pool_values, width), Narrow<const float>(a_.pool_logits, width)};
   entry.pending = cache.Store(shape.layer_idx, CacheKind::kPending);
   entry.norm = w.compressor.norm;
-  entry.layout =
-      KvRowLayout::Make(v41_ ? KvFormat::kV41Compressed : KvFormat::kV4, config_.head_dim, config_.qk_rope_head_dim, sizeof(T));
+  entry.layout = KvRowLayout::Make(v41_ ? KvFormat::kV41Compressed : KvFormat::kV4, config_.head_dim, config_.qk_rope_head_dim, sizeof(T));
   entry.entries = cache.Store(shape.layer_idx, CacheKind::kCompressed);
   if (v41_ && shape.ratio == 1) entry.latent = a_.latent;
   entry.has_keys = v41_ || shape.has_indexer;
@@ -379,11 +378,14 @@ void ForwardBuilder<T>::Attend(const AttentionShape& shape) {
   Pending pending, index_pending;
   if (shape.owns_entries && !(v41_ && shape.ratio == 1)) {
     const CompressorShape pool = PoolShape(shape, config_.head_dim);
-    pending = {true, pool,
+    pending = {true,
+               pool,
                {Narrow<const float>(a_.pool_values, pool.vector_width()), Narrow<const float>(a_.pool_logits, pool.vector_width())},
                cache.Store(shape.layer_idx, CacheKind::kPending)};
     if (shape.has_indexer && !v41_)
-      index_pending = {true, PoolShape(shape, config_.index_head_dim), {a_.index_pool_values, a_.index_pool_logits},
+      index_pending = {true,
+                       PoolShape(shape, config_.index_head_dim),
+                       {a_.index_pool_values, a_.index_pool_logits},
                        cache.Store(shape.layer_idx, CacheKind::kIndexPending)};
   }
   builder_.Add(kRegionAttend, [arguments, pending, index_pending](const WorkerContext& worker) noexcept {
@@ -401,8 +403,10 @@ void ForwardBuilder<T>::ProjectOutput(const AttentionShape& shape) {
   const int64_t group_width = a_.attended.cols / groups;
   std::vector<Linear<T>> grouped;
   for (int64_t group = 0; group < groups; ++group)
-    grouped.push_back({w.wo_a.Rows(group * lora, lora), View<const T>(a_.attended).Columns(group * group_width, group_width),
-                       a_.o_lora.Columns(group * lora, lora), {}});
+    grouped.push_back({w.wo_a.Rows(group * lora, lora),
+                       View<const T>(a_.attended).Columns(group * group_width, group_width),
+                       a_.o_lora.Columns(group * lora, lora),
+                       {}});
   EmitLinears<T>(builder_, kRegionOutput, &step_->num_rows, rows_, grouped);
   Gather();
   const View<const T> quantized = QuantizedInput(kRegionOutput, a_.o_lora);

@@ -15,14 +15,14 @@ namespace tessera {
 
 // Copies of what one layer computed, for dumps; rows of the last replayed step. Null views where a layer has no such thing.
 struct LayerRecord {
-  View<float> streams;           // [max_rows, hc_mult * hidden]
-  View<int32_t> expert_ids;      // [max_rows, num_experts_per_tok]
+  View<float> streams;       // [max_rows, hc_mult * hidden]
+  View<int32_t> expert_ids;  // [max_rows, num_experts_per_tok]
   View<float> expert_weights;
-  View<int32_t> selected;        // [max_rows, index_topk], first `selected_counts` valid; layers with an indexer or a reused selection
+  View<int32_t> selected;  // [max_rows, index_topk], first `selected_counts` valid; layers with an indexer or a reused selection
   int32_t* selected_counts = nullptr;
-  View<int32_t> candidates;      // [max_rows, candidate_topk_blocks] blocks; the candidate source only
+  View<int32_t> candidates;  // [max_rows, candidate_topk_blocks] blocks; the candidate source only
   int32_t* candidate_counts = nullptr;
-  View<int64_t> engram_rows;     // [max_rows, columns]
+  View<int64_t> engram_rows;  // [max_rows, columns]
 };
 struct StepRecord {
   std::vector<LayerRecord> layers;
@@ -33,12 +33,12 @@ struct StepRecord {
 struct ForwardContext {
   const Model* model = nullptr;
   Numerics numerics = Numerics::kBf16;
-  const Step* step = nullptr;        // read at every replay
+  const Step* step = nullptr;  // read at every replay
   KvCache* cache = nullptr;
   const Communicator* comm = nullptr;
   const StepRecord* record = nullptr;  // set: ops that fill it are emitted after every layer
-  int64_t max_context = 0;           // tokens a sequence may have
-  int32_t max_rows = 0;              // rows of the largest bucket
+  int64_t max_context = 0;             // tokens a sequence may have
+  int32_t max_rows = 0;                // rows of the largest bucket
 };
 
 struct ForwardOutputs {

@@ -102,8 +102,7 @@ void ForwardBuilder<T>::Inputs() {
       HcCoefficients& first = in.first_coefficients[row];
       for (int stream = 0; stream < in.hc_mult; ++stream) first.pre[stream] = stream == 0 ? 1.0f : 0.0f;
       // Padding rows keep whatever their buffers hold: nothing of theirs may reach another row.
-      if (in.step->valid[row] != 0)
-        GatherRow(in.embed, in.step->token_id[row], in.hc_mult, in.hidden, in.streams.Row(row));
+      if (in.step->valid[row] != 0) GatherRow(in.embed, in.step->token_id[row], in.hc_mult, in.hidden, in.streams.Row(row));
     }
   });
   if (!context_.model->engram_layers().empty()) HashNgrams();
@@ -179,7 +178,8 @@ template <class T>
 void ForwardBuilder<T>::Engram(int layer_idx) {
   const std::vector<EngramLayer>& layers = context_.model->engram_layers();
   const size_t table = static_cast<size_t>(
-      std::find_if(layers.begin(), layers.end(), [&](const EngramLayer& engram) { return engram.layer_idx == layer_idx; }) - layers.begin());
+      std::find_if(layers.begin(), layers.end(), [&](const EngramLayer& engram) { return engram.layer_idx == layer_idx; }) -
+      layers.begin());
   const Step* step = step_;
   Store* store = context_.model->engram_store();
   const int table_idx = static_cast<int>(table);
@@ -207,8 +207,7 @@ void ForwardBuilder<T>::Engram(int layer_idx) {
   const View<float> gates = a_.engram_gates;
   builder_.Add(kRegionEngram, [=](const WorkerContext& worker) noexcept {
     const Range rows = worker.PartOf(step->num_rows);
-    for (int64_t row = rows.begin; row < rows.end; ++row)
-      StreamGate<T>(streams.Row(row), kv.Row(row), qk_weight, options, gates.Row(row));
+    for (int64_t row = rows.begin; row < rows.end; ++row) StreamGate<T>(streams.Row(row), kv.Row(row), qk_weight, options, gates.Row(row));
   });
 }
 

@@ -17,11 +17,11 @@ namespace tessera {
 // What one layer's attention works on.
 struct AttentionShape {
   int layer_idx = 0;
-  int ratio = 0;            // tokens per compressed entry, 0: window only
+  int ratio = 0;              // tokens per compressed entry, 0: window only
   bool owns_entries = false;  // this layer's compressor fills the compressed rows
   bool has_indexer = false;
-  bool selects = false;     // attends a selection (its own or a reused one), not every visible entry
-  int entry_layer = -1;     // layer that owns the compressed rows attended
+  bool selects = false;  // attends a selection (its own or a reused one), not every visible entry
+  int entry_layer = -1;  // layer that owns the compressed rows attended
   CandidateRole role = CandidateRole::kNone;
 };
 
@@ -41,12 +41,12 @@ class ForwardBuilder {
   void Expand(const HcCoefficients* coefficients);
 
   // Attention, phase by phase; x -> y.
-  void ProjectInputs(const AttentionShape& shape);   // low-rank q, kv, compressor and indexer inputs
-  void StoreWindow(const AttentionShape& shape);     // norms, rotation, window rows
+  void ProjectInputs(const AttentionShape& shape);  // low-rank q, kv, compressor and indexer inputs
+  void StoreWindow(const AttentionShape& shape);    // norms, rotation, window rows
   void ProjectQueries(const AttentionShape& shape);
   void PrepareQueries(const AttentionShape& shape);  // head norm (V4), rotation; indexer queries; compressed entries and index keys
   void Select(const AttentionShape& shape);
-  void Attend(const AttentionShape& shape);          // and keeps the pending compressor rows
+  void Attend(const AttentionShape& shape);  // and keeps the pending compressor rows
   void ProjectOutput(const AttentionShape& shape);
 
   // Router, experts, combine, expand with the FFN site's coefficients.

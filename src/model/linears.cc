@@ -20,8 +20,8 @@ struct Piece {
 // Rows are handed out in full register tiles where there are enough of them.
 int64_t Grain(int64_t rows) { return rows <= 256 ? 4 : 16; }
 
-// Activations are packed for at most this many rows at a time, so that the packed block of F32 weights (the hyper-connection mixes, whose rows
-// hold all streams) stays in L2.
+// Activations are packed for at most this many rows at a time, so that the packed block of F32 weights (the hyper-connection mixes, whose
+// rows hold all streams) stays in L2.
 int64_t RowBlock(Format format) { return format == Format::kF32 ? 32 : 512; }
 
 template <class T>

@@ -20,8 +20,8 @@ struct Linear {
   View<float> out_float;
 };
 
-// Emits one op. `num_rows` is read at every replay and is at most `max_rows`. Linears with the same input and weight format share the packed
-// activations, so put them next to each other.
+// Emits one op. `num_rows` is read at every replay and is at most `max_rows`. Linears with the same input and weight format share the
+// packed activations, so put them next to each other.
 template <class T>
 void EmitLinears(PlanBuilder& builder, Region region, const int32_t* num_rows, int32_t max_rows, const std::vector<Linear<T>>& linears);
 

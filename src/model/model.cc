@@ -41,17 +41,16 @@ std::vector<float> Floats(const QuantView& matrix) {
 }  // namespace
 
 Model::Model(const std::string& model_dir, const std::vector<int32_t>& token_map, ClaimOptions claim)
-    : config_(ReadModelConfig(model_dir)),
-      checkpoint_(Checkpoint::Open(model_dir)),
-      weights_(ClaimWeights(config_, checkpoint_, claim)) {
+    : config_(ReadModelConfig(model_dir)), checkpoint_(Checkpoint::Open(model_dir)), weights_(ClaimWeights(config_, checkpoint_, claim)) {
   RefuseNanScales(checkpoint_);
   for (const bool compressed : {false, true}) rope_frequencies_[compressed ? 1 : 0] = LayerFrequencies(config_, compressed);
   if (config_.engram_layer_ids.empty()) return;
 
   const int64_t num_keys = token_map.empty() ? 0 : *std::max_element(token_map.begin(), token_map.end()) + 1;
   if (num_keys != config_.engram_compressed_vocab_size)
-    Fail("{}/tokenizer.json: {} compressed token ids, engram_compressed_vocab_size in config.json says {}: every n-gram hash would be wrong",
-         model_dir, num_keys, config_.engram_compressed_vocab_size);
+    Fail(
+        "{}/tokenizer.json: {} compressed token ids, engram_compressed_vocab_size in config.json says {}: every n-gram hash would be wrong",
+        model_dir, num_keys, config_.engram_compressed_vocab_size);
   token_map_.assign(static_cast<size_t>(config_.vocab_size), token_map[static_cast<size_t>(config_.engram_pad_token_id)]);
   std::copy_n(token_map.begin(), std::min(token_map.size(), token_map_.size()), token_map_.begin());
 

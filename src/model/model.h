@@ -31,8 +31,8 @@ struct EngramLayer {
 
 class Model {
  public:
-  // Opens and checks the checkpoint in `model_dir` and claims this rank's weights. `token_map` (token id -> compressed id) is needed when the
-  // model has Engram layers; ids it does not cover count as padding. Throws Error naming what is wrong.
+  // Opens and checks the checkpoint in `model_dir` and claims this rank's weights. `token_map` (token id -> compressed id) is needed when
+  // the model has Engram layers; ids it does not cover count as padding. Throws Error naming what is wrong.
   Model(const std::string& model_dir, const std::vector<int32_t>& token_map, ClaimOptions claim);
 
   const ModelConfig& config() const { return config_; }

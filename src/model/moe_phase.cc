@@ -3,7 +3,6 @@
 
 #include "kernels/convert.h"
 #include "kernels/hyper_connection.h"
-
 #include "model/forward_builder.h"
 #include "moe/router.h"
 
@@ -74,8 +73,8 @@ void ForwardBuilder<T>::Moe(int layer_idx, const HcCoefficients* coefficients) {
       const int64_t row = item / parts;
       const Range columns = PartOf(hidden, static_cast<int>(item % parts), static_cast<int>(parts), 64);
       CombineExperts<T>(experts, row, columns, y);
-      HcExpand(y, coefficients[row].post, coefficients[row].comb, hc_mult, columns.end - columns.begin,
-               streams.Row(row) + columns.begin, hidden);
+      HcExpand(y, coefficients[row].post, coefficients[row].comb, hc_mult, columns.end - columns.begin, streams.Row(row) + columns.begin,
+               hidden);
     }
   });
 }

@@ -1,5 +1,6 @@
 // All state of a sequence, saved and put back: window rows, compressed entries, index keys, pending compressor rows, Engram history. What a
-// layout keeps for n tokens is written in it (CacheLayout), so nothing can be forgotten here. A restored sequence goes on with the same bits.
+// layout keeps for n tokens is written in it (CacheLayout), so nothing can be forgotten here. A restored sequence goes on with the same
+// bits.
 #pragma once
 
 #include <cstdint>

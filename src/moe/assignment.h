@@ -1,5 +1,5 @@
-// Which rows go to which expert, as data of a step: the (row, top-k slot) assignments sorted by expert, rows ascending inside one. An expert's
-// rows are then contiguous in every buffer, and each expert's weights are read once a step.
+// Which rows go to which expert, as data of a step: the (row, top-k slot) assignments sorted by expert, rows ascending inside one. An
+// expert's rows are then contiguous in every buffer, and each expert's weights are read once a step.
 #pragma once
 
 #include <cstdint>

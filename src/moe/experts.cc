@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kGrain = 16;       // output rows a slice is cut at: full register tiles
-constexpr int64_t kUpBlockRows = 64; // rows of w1 and w3 computed before their product is taken: gate and up stay in L1 at small M
+constexpr int64_t kGrain = 16;        // output rows a slice is cut at: full register tiles
+constexpr int64_t kUpBlockRows = 64;  // rows of w1 and w3 computed before their product is taken: gate and up stay in L1 at small M
 
 // The worker's buffers of one product.
 template <class T>

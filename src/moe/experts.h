@@ -24,11 +24,11 @@ struct ExpertArguments {
   const ExpertWeights* experts = nullptr;        // [num_experts]
   const ExpertWeights* shared_expert = nullptr;  // runs on every row with weight 1
   float swiglu_limit = 0;
-  View<const T> x;       // [max_rows, hidden] the layer's input
-  View<T> hidden;        // [max_rows * experts_per_row, moe_intermediate_size] by sorted position
-  View<T> shared_hidden; // [max_rows, moe_intermediate_size]
-  View<T> out;           // [max_rows * experts_per_row, hidden] by sorted position
-  View<T> shared_out;    // [max_rows, hidden]
+  View<const T> x;        // [max_rows, hidden] the layer's input
+  View<T> hidden;         // [max_rows * experts_per_row, moe_intermediate_size] by sorted position
+  View<T> shared_hidden;  // [max_rows, moe_intermediate_size]
+  View<T> out;            // [max_rows * experts_per_row, hidden] by sorted position
+  View<T> shared_out;     // [max_rows, hidden]
 };
 
 template <class T>
@@ -41,7 +41,8 @@ void ExpertsUp(const ExpertArguments<T>& arguments, const WorkerContext& worker)
 template <class T>
 void ExpertsDown(const ExpertArguments<T>& arguments, const WorkerContext& worker) noexcept;
 
-// y = T(sum of the row's routed results in ascending expert id + the shared result), fp32 inside; columns [columns.begin, columns.end) into y[0...].
+// y = T(sum of the row's routed results in ascending expert id + the shared result), fp32 inside; columns [columns.begin, columns.end) into
+// y[0...].
 template <class T>
 void CombineExperts(const ExpertArguments<T>& arguments, int64_t row, Range columns, T* y) noexcept;
 

@@ -11,14 +11,14 @@ namespace tessera {
 
 struct RouterArguments {
   const Step* step = nullptr;
-  View<float> scores;               // [max_rows, num_experts] in: the gate's logits; out: sqrt(softplus(logit))
+  View<float> scores;  // [max_rows, num_experts] in: the gate's logits; out: sqrt(softplus(logit))
   int num_experts_per_tok = 0;
-  const float* bias = nullptr;      // [num_experts], only selects; null on hash-routed layers
-  const uint8_t* tid2eid = nullptr; // I64 [vocab_size, num_experts_per_tok], unaligned; hash-routed layers
-  float sum_epsilon = 0;            // added to the sum of scores: 0 (V4) or 1e-20 (V4.1)
+  const float* bias = nullptr;       // [num_experts], only selects; null on hash-routed layers
+  const uint8_t* tid2eid = nullptr;  // I64 [vocab_size, num_experts_per_tok], unaligned; hash-routed layers
+  float sum_epsilon = 0;             // added to the sum of scores: 0 (V4) or 1e-20 (V4.1)
   float scaling_factor = 1;
-  int32_t* expert_ids = nullptr;    // out [max_rows, num_experts_per_tok] ascending; -1 on padding rows and on rows without finite scores
-  float* weights = nullptr;         // out, in the same order; 0 where the id is -1
+  int32_t* expert_ids = nullptr;  // out [max_rows, num_experts_per_tok] ascending; -1 on padding rows and on rows without finite scores
+  float* weights = nullptr;       // out, in the same order; 0 where the id is -1
 };
 
 void RouteRows(const RouterArguments& arguments, const WorkerContext& worker) noexcept;

@@ -1,5 +1,6 @@
-// A plan is a list of ops {region, function, fixed arguments} over views into one arena, built once for a bucket of rows and replayed without
-// allocation, locks or decisions. Building a plan is emitting the forward pass; whatever changes between steps is data the arguments point to.
+// A plan is a list of ops {region, function, fixed arguments} over views into one arena, built once for a bucket of rows and replayed
+// without allocation, locks or decisions. Building a plan is emitting the forward pass; whatever changes between steps is data the
+// arguments point to.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +60,8 @@ class PlanBuilder {
     static_assert(std::is_trivially_destructible_v<F> && std::is_trivially_copyable_v<F>, "an op owns nothing");
     void* place = arguments_.AllocateBytes(sizeof(F));
     new (place) F(std::move(body));
-    ops_.push_back({region,
-                    [](const void* arguments, const WorkerContext& worker) noexcept { (*static_cast<const F*>(arguments))(worker); },
-                    place});
+    ops_.push_back(
+        {region, [](const void* arguments, const WorkerContext& worker) noexcept { (*static_cast<const F*>(arguments))(worker); }, place});
   }
 
   // Copies a list of arguments to where an op may keep a span of it.

@@ -9,13 +9,14 @@
 
 namespace tessera {
 
-// 1, 2, 4, ... up to `rows_max` rounded down to a power of two, then rows_max itself and the prefill bucket where they are larger than those before.
+// 1, 2, 4, ... up to `rows_max` rounded down to a power of two, then rows_max itself and the prefill bucket where they are larger than
+// those before.
 std::vector<int32_t> PowerOfTwoBuckets(int32_t rows_max, int32_t prefill_rows);
 
 class PlanSet {
  public:
   struct Options {
-    std::vector<int32_t> buckets;  // ascending
+    std::vector<int32_t> buckets;     // ascending
     size_t activation_bytes_max = 0;  // address space to reserve
     size_t argument_bytes_max = 0;
   };

@@ -55,7 +55,8 @@ Request PromptOf(const Engine& engine, const std::string& text, int64_t max_toke
 
 TEST(EngineTest, MoreRequestsThanSlotsEachAsIfAlone) {
   const std::unique_ptr<Engine> engine = Engine::Open(TinyOptions());
-  const std::vector<std::string> prompts = {"Once upon a time", "In the beginning", "It is a truth", "The king said", "a", "She walked to the river and"};
+  const std::vector<std::string> prompts = {"Once upon a time",           "In the beginning", "It is a truth", "The king said", "a",
+                                            "She walked to the river and"};
   std::vector<Answer> alone;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Ticket ticket = engine->Submit(PromptOf(*engine, prompts[i], 20 + static_cast<int64_t>(i), i % 2 == 0 ? 0.0f : 0.8f, i));

@@ -130,7 +130,8 @@ TEST_P(GoldenParityTest, LogitsLayersAndChoicesAgree) {
     Error2 error;
     for (size_t i = 0; i < positions.size(); ++i)
       for (int64_t j = 0; j < vocab; ++j)
-        error.Add(rows[static_cast<size_t>(positions[i])].logits[static_cast<size_t>(j)], logits[i * static_cast<size_t>(vocab) + static_cast<size_t>(j)]);
+        error.Add(rows[static_cast<size_t>(positions[i])].logits[static_cast<size_t>(j)],
+                  logits[i * static_cast<size_t>(vocab) + static_cast<size_t>(j)]);
     EXPECT_LE(error.max, kLogitMax);
     EXPECT_LE(error.mean(), kLogitMean);
     std::printf("%s %s: logits max %.2e mean %.2e\n", GetParam(), prompt.c_str(), error.max, error.mean());
@@ -149,7 +150,8 @@ TEST_P(GoldenParityTest, LogitsLayersAndChoicesAgree) {
         for (int64_t i = 0; i < count; ++i) {
           const int64_t token = first == 0 ? i : positions[positions.size() - static_cast<size_t>(count - i)];
           for (int64_t j = 0; j < width; ++j)
-            stream_error.Add(rows[static_cast<size_t>(token)].streams[layer_idx][static_cast<size_t>(j)], values[static_cast<size_t>(i * width + j)]);
+            stream_error.Add(rows[static_cast<size_t>(token)].streams[layer_idx][static_cast<size_t>(j)],
+                             values[static_cast<size_t>(i * width + j)]);
         }
         EXPECT_LE(stream_error.max, kLogitMax);
         EXPECT_LE(stream_error.mean(), kLogitMean);
@@ -190,7 +192,8 @@ TEST_P(GoldenParityTest, GreedyTokensAgree) {
       const View<const float> logits = runner.logits();
       ids.push_back(static_cast<int32_t>(std::max_element(logits.Row(0), logits.Row(0) + logits.cols) - logits.Row(0)));
     }
-    EXPECT_EQ(std::vector<int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(num_prompt), ids.end()), greedy) << GetParam() << " " << prompt;
+    EXPECT_EQ(std::vector<int32_t>(ids.begin() + static_cast<std::ptrdiff_t>(num_prompt), ids.end()), greedy)
+        << GetParam() << " " << prompt;
   }
 }
 
@@ -210,11 +213,13 @@ class TinyModelTest : public ::testing::Test {
   }
   // valid.txt in chunks of 255 tokens with the begin token in front, tail dropped.
   static std::vector<std::vector<int32_t>> ValidationLists() {
-    const std::vector<int32_t> ids = Tokenizer::Load(testing::TinyDir()).Encode(ReadFile(testing::SourcePath("tests/golden/tiny/valid.txt"), 1 << 20));
+    const std::vector<int32_t> ids =
+        Tokenizer::Load(testing::TinyDir()).Encode(ReadFile(testing::SourcePath("tests/golden/tiny/valid.txt"), 1 << 20));
     std::vector<std::vector<int32_t>> lists;
     for (size_t first = 0; first + 255 <= ids.size(); first += 255) {
       lists.push_back({0});
-      lists.back().insert(lists.back().end(), ids.begin() + static_cast<std::ptrdiff_t>(first), ids.begin() + static_cast<std::ptrdiff_t>(first) + 255);
+      lists.back().insert(lists.back().end(), ids.begin() + static_cast<std::ptrdiff_t>(first),
+                          ids.begin() + static_cast<std::ptrdiff_t>(first) + 255);
     }
     return lists;
   }
@@ -251,7 +256,8 @@ TEST_F(TinyModelTest, GreedyTextsAndTopLogitsEqualTheReferenceInFp32) {
     for (const auto& [position, top5] : golden["long"]["positions"].items()) {
       const int64_t row = std::stoll(position) - first;
       if (row < 0 || row >= logits.rows) continue;
-      for (const Json& top : top5) EXPECT_NEAR(logits.Row(row)[top[0].get<size_t>()], top[1].get<double>(), 2e-2) << "position " << position;
+      for (const Json& top : top5)
+        EXPECT_NEAR(logits.Row(row)[top[0].get<size_t>()], top[1].get<double>(), 2e-2) << "position " << position;
     }
   });
 }

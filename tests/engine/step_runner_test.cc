@@ -23,7 +23,8 @@ constexpr int64_t kNumTokens = 312;
 
 std::vector<int32_t> RandomIds(uint64_t stream, int64_t count, int64_t vocab_size) {
   std::vector<int32_t> ids;
-  for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(UniformDouble(7, stream, static_cast<uint64_t>(i)) * static_cast<double>(vocab_size)));
+  for (int64_t i = 0; i < count; ++i)
+    ids.push_back(static_cast<int32_t>(UniformDouble(7, stream, static_cast<uint64_t>(i)) * static_cast<double>(vocab_size)));
   return ids;
 }
 
@@ -148,9 +149,11 @@ TEST_P(BitsTest, SevenSequencesTogether) {
     for (size_t i = 0; i < sequences.size(); ++i) {
       Running& sequence = sequences[i];
       const int64_t left = static_cast<int64_t>(sequence.ids.size()) - sequence.done;
-      const int64_t rows = std::min<int64_t>(left, (step_idx + static_cast<int64_t>(i)) % 3 == 0 ? 1 : 1 + (step_idx * 7 + static_cast<int64_t>(i) * 5) % 29);
+      const int64_t rows = std::min<int64_t>(
+          left, (step_idx + static_cast<int64_t>(i)) % 3 == 0 ? 1 : 1 + (step_idx * 7 + static_cast<int64_t>(i) * 5) % 29);
       if (rows == 0) continue;
-      runner_->step().AddSegment(static_cast<int32_t>(i), sequence.done, sequence.ids.data() + sequence.done, static_cast<int32_t>(rows), static_cast<int32_t>(rows));
+      runner_->step().AddSegment(static_cast<int32_t>(i), sequence.done, sequence.ids.data() + sequence.done, static_cast<int32_t>(rows),
+                                 static_cast<int32_t>(rows));
       rows_of.push_back({i, rows});
     }
     if (rows_of.empty()) break;
