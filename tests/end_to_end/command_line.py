@@ -68,7 +68,8 @@ def check_files(folder):
     expect_error(1, r"latin1.txt: .*UTF-8", "run", "--prompt-file", bad)
     expect_error(1, r"is a directory", "run", "--prompt-file", folder)
     ids = folder / "ids.json"
-    for text, pattern in (("[]", "a list"), ('["a"]', "not a token id"), ("[[1],2]", "mixed"), ("{", "not valid JSON"), ("[9999]", "vocabulary")):
+    bad_lists = {"[]": "a list", '["a"]': "not a token id", "[[1],2]": "mixed", "{": "not valid JSON", "[9999]": "vocabulary"}
+    for text, pattern in bad_lists.items():
         ids.write_text(text)
         expect_error(1, pattern, "eval", "--ids-file", ids)
     ids.write_text("[0, 884, 511]")
@@ -100,7 +101,8 @@ def check_determinism():
 
 
 def check_interrupt():
-    process = subprocess.Popen([BINARY, "run", "Once upon a time", "-n", "3000", "--ignore-eos"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [BINARY, "run", "Once upon a time", "-n", "3000", "--ignore-eos"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     begin = process.stdout.read1(64)
     process.send_signal(signal.SIGINT)
     rest, errors = process.communicate(timeout=60)
@@ -109,7 +111,8 @@ def check_interrupt():
 
 
 def check_chat():
-    result = tessera("chat", "--temperature", "0", stdin="/help\nWhat does river mean?\n/think maybe\n/rest\n/system Be brief.\n/reset\n/quit\nnever\n")
+    lines = ("/help", "What does river mean?", "/think maybe", "/rest", "/system Be brief.", "/reset", "/quit", "never")
+    result = tessera("chat", "--temperature", "0", stdin="\n".join(lines) + "\n")
     expect(result.returncode == 0 and "river" in result.stdout, "chat", result)
     expect("/think on or /think off" in result.stdout and "the nearest is /reset" in result.stdout, "chat commands", result.stdout)
 
