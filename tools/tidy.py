@@ -34,7 +34,8 @@ PROVED_BY = {  # parts of a thing that has one door: source, and the test of tha
     "src/tokenizer/chat_format.cc": "tests/tokenizer/chat_render_test.cc",
     "src/tokenizer/chat_request.cc": "tests/tokenizer/chat_render_test.cc",
 }
-NO_SOURCE = {}  # tests/MODULE/STEM_test.cc: what it proves that no single source does
+# tests/MODULE/STEM_test.cc or bench/MODULE/STEM_bench.cc: what it shows that no single source does
+NO_SOURCE = {"bench/kernels/small_ops_bench.cc": "one table of all the kernels that run on a row or two per token"}
 
 # (pattern, what to do instead, where it applies, where it is allowed)
 BANNED = [

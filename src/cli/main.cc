@@ -107,7 +107,12 @@ int Main(int argc, char** argv) {
     std::vector<std::string> extras = app.remaining(true);
     return UsageError(extras.empty() ? "unexpected argument" : DescribeExtra(extras.front(), app, current()), current());
   } catch (const CLI::RequiredError& error) {
-    return argc < 2 ? (std::fputs(app.help().c_str(), stderr), 2) : UsageError(error.what(), current());
+    if (argc < 2) {
+      std::fputs(app.help().c_str(), stderr);
+      return 2;
+    }
+    if (current() == nullptr && !app.remaining().empty()) return UsageError(DescribeExtra(app.remaining().front(), app, nullptr), nullptr);
+    return UsageError(error.what(), current());
   } catch (const CLI::ParseError& error) {
     return UsageError(error.what(), current());
   } catch (const UsageProblem& error) {

@@ -10,9 +10,9 @@ namespace tessera {
 TSR_DECLARE_TIERS(
     void CollapseColumns(const bf16* x, int64_t stream_stride, const float* w, int hc_mult, int64_t cols, bf16* y) noexcept;
     void CollapseColumns(const float* x, int64_t stream_stride, const float* w, int hc_mult, int64_t cols, float* y) noexcept;
-    void ExpandColumns(const bf16* y, const float* post, const float* comb, int hc_mult, int64_t cols, bf16* x,
+    void ExpandColumns(const bf16* y, const HcCoefficients& coefficients, int hc_mult, int64_t cols, bf16* x,
                        int64_t stream_stride) noexcept;
-    void ExpandColumns(const float* y, const float* post, const float* comb, int hc_mult, int64_t cols, float* x,
+    void ExpandColumns(const float* y, const HcCoefficients& coefficients, int hc_mult, int64_t cols, float* x,
                        int64_t stream_stride) noexcept;)
 
 namespace {
@@ -74,15 +74,15 @@ void HcCollapse(const T* x, int64_t stream_stride, const float* w, int hc_mult, 
 }
 
 template <class T>
-void HcExpand(const T* y, const float* post, const float* comb, int hc_mult, int64_t cols, T* x, int64_t stream_stride) noexcept {
+void HcExpand(const T* y, const HcCoefficients& coefficients, int hc_mult, int64_t cols, T* x, int64_t stream_stride) noexcept {
   TSR_CHECK(hc_mult >= 1 && hc_mult <= kHcMultMax && cols >= 0 && stream_stride >= cols, "hc_mult {}, cols {}, stream_stride {}", hc_mult,
             cols, stream_stride);
-  TSR_DISPATCH(ExpandColumns(y, post, comb, hc_mult, cols, x, stream_stride));
+  TSR_DISPATCH(ExpandColumns(y, coefficients, hc_mult, cols, x, stream_stride));
 }
 
 template void HcCollapse(const bf16*, int64_t, const float*, int, int64_t, bf16*) noexcept;
 template void HcCollapse(const float*, int64_t, const float*, int, int64_t, float*) noexcept;
-template void HcExpand(const bf16*, const float*, const float*, int, int64_t, bf16*, int64_t) noexcept;
-template void HcExpand(const float*, const float*, const float*, int, int64_t, float*, int64_t) noexcept;
+template void HcExpand(const bf16*, const HcCoefficients&, int, int64_t, bf16*, int64_t) noexcept;
+template void HcExpand(const float*, const HcCoefficients&, int, int64_t, float*, int64_t) noexcept;
 
 }  // namespace tessera

@@ -31,8 +31,9 @@ void HcHeadWeights(const float* m, float r, const float* base, const float* scal
 template <class T>
 void HcCollapse(const T* x, int64_t stream_stride, const float* w, int hc_mult, int64_t cols, T* y) noexcept;
 
-// In place: x[k * stream_stride + i] <- T(post[k] * y[i] + sum_j comb[j * S + k] * x[j * stream_stride + i]), j ascending; i < cols.
+// In place, with post and comb of the coefficients:
+// x[k * stream_stride + i] <- T(post[k] * y[i] + sum_j comb[j * S + k] * x[j * stream_stride + i]), j ascending; i < cols.
 template <class T>
-void HcExpand(const T* y, const float* post, const float* comb, int hc_mult, int64_t cols, T* x, int64_t stream_stride) noexcept;
+void HcExpand(const T* y, const HcCoefficients& coefficients, int hc_mult, int64_t cols, T* x, int64_t stream_stride) noexcept;
 
 }  // namespace tessera

@@ -28,13 +28,13 @@ inline void Collapse(const Columns& columns, const T* x, int64_t stream_stride, 
 }
 
 template <int S, class Columns, class T>
-inline void Expand(const Columns& columns, const T* y, const float* post, const float* comb, T* x, int64_t stream_stride) {
+inline void Expand(const Columns& columns, const T* y, const HcCoefficients& coefficients, T* x, int64_t stream_stride) {
   Vec old[S];
   for (int j = 0; j < S; ++j) old[j] = columns.From(x + j * stream_stride);
   const Vec added = columns.From(y);
   for (int k = 0; k < S; ++k) {
-    Vec sum = Set1(post[k]) * added;
-    for (int j = 0; j < S; ++j) sum = MulAdd(Set1(comb[j * S + k]), old[j], sum);
+    Vec sum = Set1(coefficients.post[k]) * added;
+    for (int j = 0; j < S; ++j) sum = MulAdd(Set1(coefficients.comb[j * S + k]), old[j], sum);
     columns.To(sum, x + k * stream_stride);
   }
 }
@@ -47,10 +47,10 @@ void CollapseAll(const T* x, int64_t stream_stride, const float* w, int64_t cols
 }
 
 template <int S, class T>
-void ExpandAll(const T* y, const float* post, const float* comb, int64_t cols, T* x, int64_t stream_stride) {
+void ExpandAll(const T* y, const HcCoefficients& coefficients, int64_t cols, T* x, int64_t stream_stride) {
   int64_t i = 0;
-  for (; i + kLanes <= cols; i += kLanes) Expand<S>(Full{}, y + i, post, comb, x + i, stream_stride);
-  if (i < cols) Expand<S>(Partial{static_cast<int>(cols - i)}, y + i, post, comb, x + i, stream_stride);
+  for (; i + kLanes <= cols; i += kLanes) Expand<S>(Full{}, y + i, coefficients, x + i, stream_stride);
+  if (i < cols) Expand<S>(Partial{static_cast<int>(cols - i)}, y + i, coefficients, x + i, stream_stride);
 }
 
 // Calls body with the number of streams as a compile-time constant, so that the streams of a column stay in registers.
@@ -65,8 +65,8 @@ void CollapseAny(const T* x, int64_t stream_stride, const float* w, int hc_mult,
   WithStreams(hc_mult, [&](auto streams) { CollapseAll<streams()>(x, stream_stride, w, cols, y); });
 }
 template <class T>
-void ExpandAny(const T* y, const float* post, const float* comb, int hc_mult, int64_t cols, T* x, int64_t stream_stride) {
-  WithStreams(hc_mult, [&](auto streams) { ExpandAll<streams()>(y, post, comb, cols, x, stream_stride); });
+void ExpandAny(const T* y, const HcCoefficients& coefficients, int hc_mult, int64_t cols, T* x, int64_t stream_stride) {
+  WithStreams(hc_mult, [&](auto streams) { ExpandAll<streams()>(y, coefficients, cols, x, stream_stride); });
 }
 
 }  // namespace
@@ -77,13 +77,13 @@ void CollapseColumns(const bf16* x, int64_t stream_stride, const float* w, int h
 void CollapseColumns(const float* x, int64_t stream_stride, const float* w, int hc_mult, int64_t cols, float* y) noexcept {
   CollapseAny(x, stream_stride, w, hc_mult, cols, y);
 }
-void ExpandColumns(const bf16* y, const float* post, const float* comb, int hc_mult, int64_t cols, bf16* x,
+void ExpandColumns(const bf16* y, const HcCoefficients& coefficients, int hc_mult, int64_t cols, bf16* x,
                    int64_t stream_stride) noexcept {
-  ExpandAny(y, post, comb, hc_mult, cols, x, stream_stride);
+  ExpandAny(y, coefficients, hc_mult, cols, x, stream_stride);
 }
-void ExpandColumns(const float* y, const float* post, const float* comb, int hc_mult, int64_t cols, float* x,
+void ExpandColumns(const float* y, const HcCoefficients& coefficients, int hc_mult, int64_t cols, float* x,
                    int64_t stream_stride) noexcept {
-  ExpandAny(y, post, comb, hc_mult, cols, x, stream_stride);
+  ExpandAny(y, coefficients, hc_mult, cols, x, stream_stride);
 }
 
 }  // namespace tessera::TSR_TIER

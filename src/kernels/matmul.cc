@@ -8,7 +8,27 @@
 namespace tessera {
 namespace {
 
+// Which of the AVX-512 tier's two ways to multiply bf16 activations runs. The bits are the same, so the CPU's maker decides by speed: AMD's
+// cores do as many bf16 dots a cycle as fmas (Zen 4: 233 against 117 GFLOP/s), Intel's a quarter as many (Emerald Rapids: 87 against 179).
+bool ChooseBf16Dot() {
+  __builtin_cpu_init();
+  return BestTier() == Tier::kAvx512 && __builtin_cpu_is("amd") && avx512::Bf16DotIsFmaChain();
+}
+
+bool& Bf16Dot() {
+  static bool used = ChooseBf16Dot();
+  return used;
+}
+
+bool UseBf16Dot(bool bf16_activations, Format format) {
+  return bf16_activations && format != Format::kF32 && ActiveTier() == Tier::kAvx512 && Bf16Dot();
+}
+
 void Pack(Format format, const PackCall& call) noexcept {
+  if (UseBf16Dot(call.x_is_bf16, format)) {
+    if (format == Format::kBF16) return avx512::PackDotBF16(call);
+    return format == Format::kE4M3 ? avx512::PackDotE4m3(call) : avx512::PackDotE2m1(call);
+  }
   switch (format) {
     case Format::kBF16: return TSR_DISPATCH(PackBF16(call));
     case Format::kF32: return TSR_DISPATCH(PackF32(call));
@@ -17,8 +37,13 @@ void Pack(Format format, const PackCall& call) noexcept {
   }
 }
 
-void MatMul(const MatMulCall& call) noexcept {
-  switch (call.weights->format) {
+void MatMul(const MatMulCall& call, bool bf16_activations) noexcept {
+  const Format format = call.weights->format;
+  if (UseBf16Dot(bf16_activations, format)) {
+    if (format == Format::kBF16) return avx512::MatMulDotBF16(call);
+    return format == Format::kE4M3 ? avx512::MatMulDotE4m3(call) : avx512::MatMulDotE2m1(call);
+  }
+  switch (format) {
     case Format::kBF16: return TSR_DISPATCH(MatMulBF16(call));
     case Format::kF32: return TSR_DISPATCH(MatMulF32(call));
     case Format::kE4M3: return TSR_DISPATCH(MatMulE4m3(call));
@@ -28,9 +53,16 @@ void MatMul(const MatMulCall& call) noexcept {
 
 }  // namespace
 
+MatMulDot ActiveMatMulDot() { return Bf16Dot() ? MatMulDot::kBf16 : MatMulDot::kFma; }
+
+void SetMatMulDot(MatMulDot dot) {
+  TSR_CHECK(dot == MatMulDot::kFma || (BestTier() == Tier::kAvx512 && avx512::Bf16DotIsFmaChain()), "this CPU has no bf16 dot of the right bits");
+  Bf16Dot() = dot == MatMulDot::kBf16;
+}
+
 template <class A>
 int64_t PackedBytes(Format, int64_t num_rows, int64_t cols) {
-  return num_rows * PackedRowFloats(cols) * static_cast<int64_t>(sizeof(float));
+  return num_rows * PackedRowFloats(PaddedCols(cols)) * static_cast<int64_t>(sizeof(float));
 }
 
 template <class A>
@@ -40,7 +72,8 @@ void PackActivations(View<const A> x, const int32_t* row_indices, int64_t num_ro
 
 template <class A, class O>
 void MatMulPacked(const void* packed, int64_t num_rows, const QuantView& w, View<O> out, void* scratch) noexcept {
-  MatMul({static_cast<const float*>(packed), num_rows, &w, out.data, out.stride, std::is_same_v<O, bf16>, static_cast<uint8_t*>(scratch)});
+  MatMul({static_cast<const float*>(packed), num_rows, &w, out.data, out.stride, std::is_same_v<O, bf16>, static_cast<uint8_t*>(scratch)},
+         std::is_same_v<A, bf16>);
 }
 
 int64_t MatMulScratchBytes(int64_t cols) { return ScaleWordBytes(cols) + kDecodedBytes + kSumBytes; }

@@ -3,7 +3,8 @@
 // One K order for every M, tile and worker (docs/numerics.md): the columns are taken in groups of 128 (the last one padded with zeros);
 // inside a group t is four vectors of products chained from zero, then acc = fma(t, scale, acc); one fixed tree sums the lanes of acc.
 // So a GEMV and a GEMM give equal bits, and so do any two ways of cutting rows over workers. Products of bf16 activations and decoded
-// codes are exact in fp32; sums are fp32.
+// codes are exact in fp32; sums are fp32. Every scale byte 0..254 is exact; E4M3's NaN codes, which no checkpoint holds, count as +-480;
+// bf16 activations below 2^-100 count as zero against quantised weights.
 //
 // Activations are packed first, in the column order in which the decoder of the weight format emits its codes, padded to 128 columns.
 #pragma once
@@ -33,6 +34,13 @@ void MatMulPacked(const void* packed, int64_t num_rows, const QuantView& w, View
 
 // Enough for any format and number of rows.
 int64_t MatMulScratchBytes(int64_t cols);
+
+// The AVX-512 tier multiplies bf16 activations by fma or by the bf16 dot instruction, whichever the CPU does faster: the bits are equal
+// (a CPU whose instruction rounds otherwise is not asked to use it). Only weights stored as BF16 can tell them apart, by products below
+// 2^-126, which the instruction takes as zero. Like SetActiveTier, the setter is for before kernels run.
+enum class MatMulDot { kFma, kBf16 };
+MatMulDot ActiveMatMulDot();
+void SetMatMulDot(MatMulDot dot);
 
 // Aborts unless the view is one the kernels take: sizes positive, block_cols a multiple of 32 (or >= cols) where there are scales.
 void CheckMatMulWeights(const QuantView& w);

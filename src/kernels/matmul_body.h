@@ -37,7 +37,7 @@ struct MatMulCall {
 
 constexpr int64_t PaddedCols(int64_t cols) { return (cols + kMatMulGroupCols - 1) / kMatMulGroupCols * kMatMulGroupCols; }
 // One cache line between rows keeps rows of a power-of-two length out of each other's cache sets.
-constexpr int64_t PackedRowFloats(int64_t cols) { return PaddedCols(cols) + 16; }
+constexpr int64_t PackedRowFloats(int64_t floats) { return floats + 16; }
 
 // A pass is kBlockCols columns of a tile of 4 weight rows, decoded to fp32 with their lane-wise scales. Passes go over kBlockRows weight
 // rows before the next columns, so that kChunkRows activation rows of kBlockCols columns (393 KB) stay in the second-level cache, and the
@@ -55,5 +55,17 @@ TSR_DECLARE_TIERS(void PackBF16(const PackCall& call) noexcept; void PackF32(con
                   void PackE4m3(const PackCall& call) noexcept; void PackE2m1(const PackCall& call) noexcept;
                   void MatMulBF16(const MatMulCall& call) noexcept; void MatMulF32(const MatMulCall& call) noexcept;
                   void MatMulE4m3(const MatMulCall& call) noexcept; void MatMulE2m1(const MatMulCall& call) noexcept;)
+
+// The same with the bf16 dot instruction, for bf16 activations.
+namespace avx512 {
+void PackDotBF16(const PackCall& call) noexcept;
+void PackDotE4m3(const PackCall& call) noexcept;
+void PackDotE2m1(const PackCall& call) noexcept;
+void MatMulDotBF16(const MatMulCall& call) noexcept;
+void MatMulDotE4m3(const MatMulCall& call) noexcept;
+void MatMulDotE2m1(const MatMulCall& call) noexcept;
+// Whether the instruction adds the upper halves' product, then the lower halves', each with one rounding: that is the fma chain's order.
+bool Bf16DotIsFmaChain() noexcept;
+}  // namespace avx512
 
 }  // namespace tessera

@@ -8,10 +8,19 @@
 
 namespace tessera::TSR_TIER {
 
-struct DecodeF32 {
+// Eight fp32 vectors a part, one fused multiply-add each.
+template <int kActivationFactor = 1>
+struct FmaParts {
+  static constexpr int kVectors = kPartVectors;
+  static inline MatVec Dot(MatVec w, MatVec x, MatVec sum) { return MulAdd(w, x, sum); }
+  static inline void Pack(const float* values, const int32_t* columns, float* packed) {
+    for (int i = 0; i < kPartCols; ++i) packed[i] = values[columns[i]] * static_cast<float>(kActivationFactor);
+  }
+};
+
+struct DecodeF32 : FmaParts<> {
   static constexpr bool kScaled = false;
   static constexpr int kPartBytes = kPartCols * 4;
-  static constexpr float kActivationFactor = 1.0f;
   static constexpr int TailBytes(int cols) { return cols * 4; }
   static constexpr int Column(int i, int l) { return i * kMatLanes + l; }
   static inline void Decode(const uint8_t* p, MatVec* w) {
@@ -19,10 +28,9 @@ struct DecodeF32 {
   }
 };
 
-struct DecodeBF16 {
+struct DecodeBF16 : FmaParts<> {
   static constexpr bool kScaled = false;
   static constexpr int kPartBytes = kPartCols * 2;
-  static constexpr float kActivationFactor = 1.0f;
   static constexpr int TailBytes(int cols) { return cols * 2; }
   static constexpr int Column(int i, int l) { return (i / 2) * 2 * kMatLanes + 2 * l + 1 - i % 2; }
   static inline void Decode(const uint8_t* p, MatVec* w) {
@@ -49,10 +57,9 @@ struct DecodeBF16 {
 
 // An e4m3 code moved to the fields of a half-precision number is its value times 2^-8, subnormals included, and the conversion of halves
 // is exact; the packed activations carry the 2^8. (The NaN codes 7f and ff, which no checkpoint holds, come out as +-480.)
-struct DecodeE4m3 {
+struct DecodeE4m3 : FmaParts<256> {
   static constexpr bool kScaled = true;
   static constexpr int kPartBytes = kPartCols;
-  static constexpr float kActivationFactor = 256.0f;
   static constexpr int TailBytes(int cols) { return cols; }
   // i = 4 q + 2 odd + high: qword 2 high + q of the 32 columns, byte 2 (l % 4) + odd of it.
   static constexpr int Column(int i, int l) { return l / 4 * 32 + i % 2 * 16 + i / 4 * 8 + l % 4 * 2 + i / 2 % 2; }
@@ -109,10 +116,9 @@ struct DecodeE4m3 {
 #endif
 };
 
-struct DecodeE2m1 {
+struct DecodeE2m1 : FmaParts<> {
   static constexpr bool kScaled = true;
   static constexpr int kPartBytes = kPartCols / 2;
-  static constexpr float kActivationFactor = 1.0f;
   static constexpr int TailBytes(int cols) { return (cols + 1) / 2; }
 #if defined(TSR_TIER_AVX2)
   // i = 4 odd + 2 high + (0 upper, 1 lower word): the order that byte look-ups and in-lane interleaving give.

@@ -26,6 +26,14 @@ constexpr int kTileCols = 4;  // what SumFour takes
 // Columns of one pass: a decoded tile of 4 x 1,024 (18 KB) stays in the first-level cache.
 constexpr int64_t kBlockParts = kBlockCols / kPartCols;
 
+// Floats of a packed part and row. (A part of bf16 pairs is half as long as one of fp32 values.)
+template <class D>
+constexpr int64_t kPackedPart = D::kVectors * kMatLanes;
+template <class D>
+constexpr int64_t PackedStride(int64_t cols) {
+  return PackedRowFloats(PaddedCols(cols) / kPartCols * kPackedPart<D>);
+}
+
 // Activations below 2^-100 count as zero for quantised weights, so that no product or partial sum is subnormal: then the bf16 dot
 // instruction of other CPUs, which flushes subnormals, gives the bits of the fma chain.
 template <class D>
@@ -35,8 +43,8 @@ void PackRows(const PackCall& call) {
     for (int l = 0; l < kMatLanes; ++l) columns[i * kMatLanes + l] = D::Column(i, l);
   for (int64_t row_idx = 0; row_idx < call.num_rows; ++row_idx) {
     const int64_t source = call.row_indices != nullptr ? call.row_indices[row_idx] : row_idx;
-    float* packed = call.packed + row_idx * PackedRowFloats(call.cols);
-    for (int64_t first = 0; first < PaddedCols(call.cols); first += kPartCols, packed += kPartCols) {
+    float* packed = call.packed + row_idx * PackedStride<D>(call.cols);
+    for (int64_t first = 0; first < PaddedCols(call.cols); first += kPartCols, packed += kPackedPart<D>) {
       const int64_t left = call.cols - first;
       const int count = static_cast<int>(left < 0 ? 0 : left < kPartCols ? left : kPartCols);
       float values[kPartCols];
@@ -50,7 +58,7 @@ void PackRows(const PackCall& call) {
         std::memcpy(values, static_cast<const float*>(call.x) + source * call.stride + first, sizeof(float) * count);
       }
       for (int c = count; c < kPartCols; ++c) values[c] = 0.0f;
-      for (int c = 0; c < kPartCols; ++c) packed[c] = values[columns[c]] * D::kActivationFactor;
+      D::Pack(values, columns, packed);
     }
   }
 }
@@ -82,7 +90,7 @@ template <class D, int M>
 void DirectRows(const MatMulCall& call) {
   const QuantView& w = *call.weights;
   const int64_t num_parts = NumParts(w);
-  const int64_t x_stride = PackedRowFloats(w.cols);
+  const int64_t x_stride = PackedStride<D>(w.cols);
   ScaleWords scale_words(w, 0, num_parts * kPartCols, reinterpret_cast<uint16_t*>(call.scratch));
   for (int64_t n = 0; n < w.rows; ++n) {
     [[maybe_unused]] const uint16_t* scales = nullptr;
@@ -90,12 +98,12 @@ void DirectRows(const MatMulCall& call) {
     const float* x = call.packed;
     MatVec acc[M] = {};
     ForEachPart<D>(w, w.Row(n), 0, num_parts, [&](const uint8_t* bytes) {
-      MatVec weights[kPartVectors];
+      MatVec weights[D::kVectors];
       D::Decode(bytes, weights);
       MatVec t[M] = {};
 #pragma GCC unroll 8
-      for (int i = 0; i < kPartVectors; ++i)
-        for (int m = 0; m < M; ++m) t[m] = MulAdd(weights[i], LoadLanes(x + m * x_stride + i * kMatLanes), t[m]);
+      for (int i = 0; i < D::kVectors; ++i)
+        for (int m = 0; m < M; ++m) t[m] = D::Dot(weights[i], LoadLanes(x + m * x_stride + i * kMatLanes), t[m]);
       if constexpr (D::kScaled) {
         const MatVec scale = ScaleLanes(scales);
         for (int m = 0; m < M; ++m) acc[m] = MulAdd(t[m], scale, acc[m]);
@@ -103,7 +111,7 @@ void DirectRows(const MatMulCall& call) {
       } else {
         for (int m = 0; m < M; ++m) acc[m] = acc[m] + t[m];
       }
-      x += kPartCols;
+      x += kPackedPart<D>;
     });
     for (int m = 0; m < M; ++m) StoreOutput(call, m, n, SumLanes(acc[m]));
   }
@@ -119,7 +127,7 @@ struct Tile {
 
 // A decoded part of a tile: eight vectors (and the scales) of each of its kTileCols rows, vector-major.
 template <class D>
-constexpr int64_t kTilePartFloats = (kPartVectors + (D::kScaled ? 1 : 0)) * kTileCols * kMatLanes;
+constexpr int64_t kTilePartFloats = (D::kVectors + (D::kScaled ? 1 : 0)) * kTileCols * kMatLanes;
 
 // Rows missing from the last tile are left as they are in `decoded`: their sums are computed and dropped.
 template <class D>
@@ -130,11 +138,11 @@ void DecodeTile(const QuantView& w, const Tile& tile, uint16_t* words, float* de
     if constexpr (D::kScaled) scales = scale_words.Row(tile.n + row_idx);
     float* target = decoded + row_idx * kMatLanes;
     ForEachPart<D>(w, w.Row(tile.n + row_idx), tile.first_part, tile.end_part, [&](const uint8_t* bytes) {
-      MatVec weights[kPartVectors];
+      MatVec weights[D::kVectors];
       D::Decode(bytes, weights);
-      for (int i = 0; i < kPartVectors; ++i) StoreLanes(weights[i], target + i * kTileCols * kMatLanes);
+      for (int i = 0; i < D::kVectors; ++i) StoreLanes(weights[i], target + i * kTileCols * kMatLanes);
       if constexpr (D::kScaled) {
-        StoreLanes(ScaleLanes(scales), target + kPartVectors * kTileCols * kMatLanes);
+        StoreLanes(ScaleLanes(scales), target + D::kVectors * kTileCols * kMatLanes);
         scales += kPartScales;
       }
       target += kTilePartFloats<D>;
@@ -155,10 +163,10 @@ inline void TileParts(const float* x, int64_t x_stride, const float* w, int64_t 
     asm("" : "+r"(rows[m]));  // keeps gcc from deriving, and then spilling, an offset for every (m, i)
   }
   int64_t at = 0;
-  for (int64_t part_idx = 0; part_idx < num_parts; ++part_idx, at += kPartCols, w += kTilePartFloats<D>) {
+  for (int64_t part_idx = 0; part_idx < num_parts; ++part_idx, at += kPackedPart<D>, w += kTilePartFloats<D>) {
     MatVec t[M][kTileCols] = {};
 #pragma GCC unroll 8
-    for (int i = 0; i < kPartVectors; ++i) {
+    for (int i = 0; i < D::kVectors; ++i) {
       MatVec weights[kTileCols];
 #pragma GCC unroll 4
       for (int n = 0; n < kTileCols; ++n) weights[n] = InRegister(LoadLanes(w + (i * kTileCols + n) * kMatLanes));
@@ -166,13 +174,13 @@ inline void TileParts(const float* x, int64_t x_stride, const float* w, int64_t 
       for (int m = 0; m < M; ++m) {
         const MatVec activation = InRegister(LoadLanes(rows[m] + at + i * kMatLanes));
 #pragma GCC unroll 4
-        for (int n = 0; n < kTileCols; ++n) t[m][n] = MulAdd(weights[n], activation, t[m][n]);
+        for (int n = 0; n < kTileCols; ++n) t[m][n] = D::Dot(weights[n], activation, t[m][n]);
       }
     }
 #pragma GCC unroll 4
     for (int n = 0; n < kTileCols; ++n) {
       [[maybe_unused]] MatVec scale;
-      if constexpr (D::kScaled) scale = InRegister(LoadLanes(w + (kPartVectors * kTileCols + n) * kMatLanes));
+      if constexpr (D::kScaled) scale = InRegister(LoadLanes(w + (D::kVectors * kTileCols + n) * kMatLanes));
 #pragma GCC unroll 4
       for (int m = 0; m < M; ++m) {
         float* sum = sums + (m * kTileCols + n) * kMatLanes;
@@ -193,10 +201,10 @@ inline void TileParts(const float* x, int64_t x_stride, const float* w, int64_t 
 template <class D, int M>
 void RunTile(const MatMulCall& call, int64_t first_m, const Tile& tile, const float* decoded, float* sums) {
   const QuantView& w = *call.weights;
-  const int64_t x_stride = PackedRowFloats(w.cols);
+  const int64_t x_stride = PackedStride<D>(w.cols);
   if (tile.first_part == 0)
     for (int i = 0; i < M * kTileCols; ++i) StoreLanes(MatVec{}, sums + i * kMatLanes);
-  TileParts<D, M>(call.packed + first_m * x_stride + tile.first_part * kPartCols, x_stride, decoded, tile.end_part - tile.first_part, sums);
+  TileParts<D, M>(call.packed + first_m * x_stride + tile.first_part * kPackedPart<D>, x_stride, decoded, tile.end_part - tile.first_part, sums);
   if (tile.end_part < NumParts(w)) return;
   for (int m = 0; m < M; ++m) {
     float values[kTileCols];

@@ -265,8 +265,7 @@ void ForwardBuilder<T>::Expand(const HcCoefficients* coefficients) {
   const int64_t hidden = config_.hidden_size;
   builder_.Add(kRegionOutput, [=](const WorkerContext& worker) noexcept {
     ForRowColumns(worker, step->num_rows, hidden, [&](const RowColumns& item) noexcept {
-      const HcCoefficients& c = coefficients[item.row];
-      HcExpand(y.Row(item.row) + item.columns.begin, c.post, c.comb, hc_mult, item.columns.end - item.columns.begin,
+      HcExpand(y.Row(item.row) + item.columns.begin, coefficients[item.row], hc_mult, item.columns.end - item.columns.begin,
                streams.Row(item.row) + item.columns.begin, hidden);
     });
   });

@@ -73,7 +73,7 @@ void ForwardBuilder<T>::Moe(int layer_idx, const HcCoefficients* coefficients) {
       const int64_t row = item / parts;
       const Range columns = PartOf(hidden, static_cast<int>(item % parts), static_cast<int>(parts), 64);
       CombineExperts<T>(experts, row, columns, y);
-      HcExpand(y, coefficients[row].post, coefficients[row].comb, hc_mult, columns.end - columns.begin, streams.Row(row) + columns.begin,
+      HcExpand(y, coefficients[row], hc_mult, columns.end - columns.begin, streams.Row(row) + columns.begin,
                hidden);
     }
   });

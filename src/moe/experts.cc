@@ -31,10 +31,11 @@ struct Buffers {
   int64_t used_bytes;
 };
 
-// hidden.Row(i)[r] for the rows r of `slice`, from packed activations of `num_rows` rows.
+// hidden.Row(i)[r] for the rows r of `slice`, from as many packed activations as `hidden` has rows.
 template <class T>
-void UpSlice(const ExpertWeights& expert, Range slice, int64_t num_rows, float limit, const float* weights, View<T> hidden,
+void UpSlice(const ExpertWeights& expert, Range slice, float limit, const float* weights, View<T> hidden,
              const Buffers<T>& buffers) noexcept {
+  const int64_t num_rows = hidden.rows;
   for (int64_t begin = slice.begin; begin < slice.end; begin += kUpBlockRows) {
     const int64_t count = std::min(kUpBlockRows, slice.end - begin);
     const View<T> gate = MakeView(buffers.gate, num_rows, count);
@@ -60,7 +61,7 @@ void ExpertsUp(const ExpertArguments<T>& arguments, const WorkerContext& worker)
   const Range slice = worker.PartOf(arguments.shared_expert->w1.rows, kGrain);
   const Buffers<T> shared(num_rows, arguments.x.cols, worker.scratch);
   PackActivations<T>(arguments.x, nullptr, num_rows, arguments.shared_expert->w1.format, shared.packed);
-  UpSlice<T>(*arguments.shared_expert, slice, num_rows, arguments.swiglu_limit, nullptr, arguments.shared_hidden, shared);
+  UpSlice<T>(*arguments.shared_expert, slice, arguments.swiglu_limit, nullptr, arguments.shared_hidden.Rows(0, num_rows), shared);
   for (int32_t i = 0; i < *assignment.num_active; ++i) {
     const int32_t expert_idx = assignment.active_experts[i];
     const ExpertWeights& expert = arguments.experts[expert_idx];
@@ -69,7 +70,7 @@ void ExpertsUp(const ExpertArguments<T>& arguments, const WorkerContext& worker)
     const Buffers<T> buffers(count, arguments.x.cols, worker.scratch);
     // With one row in the step every expert takes the same activations: they are packed for the first one.
     if (num_rows > 1 || i == 0) PackActivations<T>(arguments.x, assignment.row + first, count, expert.w1.format, buffers.packed);
-    UpSlice<T>(expert, slice, count, arguments.swiglu_limit, assignment.weight + first, arguments.hidden.Rows(first, count), buffers);
+    UpSlice<T>(expert, slice, arguments.swiglu_limit, assignment.weight + first, arguments.hidden.Rows(first, count), buffers);
   }
 }
 

@@ -332,9 +332,15 @@ ParsedChat CollectDeltas(const std::vector<ChatDelta>& deltas) {
 }
 
 ParsedChat ParseChatText(std::string_view text, const ChatParseOptions& options) {
+  constexpr size_t kChunkBytes = 4096;  // each step looks through what is pending, so a long text is not fed at once
   ChatParser parser(options);
   std::vector<ChatDelta> deltas;
-  parser.FeedText(text, &deltas);
+  while (!text.empty()) {
+    size_t length = std::min(kChunkBytes, text.size());
+    while (length < text.size() && (static_cast<uint8_t>(text[length]) & 0xc0) == 0x80) ++length;  // whole characters
+    parser.FeedText(text.substr(0, length), &deltas);
+    text.remove_prefix(length);
+  }
   parser.Finish(false, &deltas);
   return CollectDeltas(deltas);
 }

@@ -41,7 +41,7 @@ class ChatParser {
   // For ids. A control token the tokenizer lacks never occurs. `tokenizer` must outlive the parser.
   ChatParser(ChatParseOptions options, const Tokenizer& tokenizer);
 
-  // Appends what is decided now. A parser is fed either text or ids. The end-of-sequence token is not fed.
+  // Appends what is decided now. A parser is fed either text, in whole characters, or ids. The end-of-sequence token is not fed.
   void FeedText(std::string_view text, std::vector<ChatDelta>* deltas);
   void FeedId(int32_t id, std::vector<ChatDelta>* deltas);
   // No more input. `hit_length`: the engine ended the text, not the model.

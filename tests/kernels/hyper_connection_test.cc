@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -89,18 +90,26 @@ double Bound(double expected, double magnitude, int num_terms) {
   return error + kRounding<T> * (std::fabs(expected) + error);
 }
 
+HcCoefficients Coefficients(const std::vector<float>& post, const std::vector<float>& comb) {
+  HcCoefficients coefficients = {};
+  std::copy(post.begin(), post.end(), coefficients.post);
+  std::copy(comb.begin(), comb.end(), coefficients.comb);
+  return coefficients;
+}
+
 TYPED_TEST(StreamsTest, CollapseAndExpandMatchTwinOnEveryTail) {
   using T = TypeParam;
   ForEachTier([] {
     for (int s = 1; s <= kHcMultMax; ++s) {
       const std::vector<float> w = RandomValues<float>(1, s, -1, 1), post = RandomValues<float>(2, s, -1, 1);
       const std::vector<float> comb = RandomValues<float>(3, s * s, -1, 1);
+      const HcCoefficients coefficients = Coefficients(post, comb);
       for (int64_t cols = 0; cols <= 35; ++cols) {
         const int64_t stride = cols + cols % 3;
         const std::vector<T> x = RandomValues<T>(4, s * stride + 1, -3, 3), y = RandomValues<T>(5, cols, -3, 3);
         std::vector<T> collapsed(static_cast<size_t>(cols)), expanded = x;
         HcCollapse(x.data(), stride, w.data(), s, cols, collapsed.data());
-        HcExpand(y.data(), post.data(), comb.data(), s, cols, expanded.data(), stride);
+        HcExpand(y.data(), coefficients, s, cols, expanded.data(), stride);
         for (int64_t i = 0; i < cols; ++i) {
           double sum = 0, magnitude = 0;
           for (int j = 0; j < s; ++j) {
@@ -127,18 +136,19 @@ TYPED_TEST(StreamsTest, AColumnDoesNotDependOnWhereTheRangeIsCut) {
   using T = TypeParam;
   constexpr int kStreams = 4;
   constexpr int64_t kCols = 70;
-  const std::vector<float> w = RandomValues<float>(1, kStreams, -1, 1), comb = RandomValues<float>(3, kStreams * kStreams, -1, 1);
+  const std::vector<float> w = RandomValues<float>(1, kStreams, -1, 1);
+  const HcCoefficients coefficients = Coefficients(w, RandomValues<float>(3, kStreams * kStreams, -1, 1));
   const std::vector<T> x = RandomValues<T>(4, kStreams * kCols, -3, 3), y = RandomValues<T>(5, kCols, -3, 3);
   ForEachTier([&] {
     std::vector<T> collapsed(kCols), expanded = x;
     HcCollapse(x.data(), kCols, w.data(), kStreams, kCols, collapsed.data());
-    HcExpand(y.data(), w.data(), comb.data(), kStreams, kCols, expanded.data(), kCols);
+    HcExpand(y.data(), coefficients, kStreams, kCols, expanded.data(), kCols);
     for (int64_t cut = 0; cut <= kCols; ++cut) {
       std::vector<T> collapsed_parts(kCols), expanded_parts = x;
       HcCollapse(x.data(), kCols, w.data(), kStreams, cut, collapsed_parts.data());
       HcCollapse(x.data() + cut, kCols, w.data(), kStreams, kCols - cut, collapsed_parts.data() + cut);
-      HcExpand(y.data(), w.data(), comb.data(), kStreams, cut, expanded_parts.data(), kCols);
-      HcExpand(y.data() + cut, w.data(), comb.data(), kStreams, kCols - cut, expanded_parts.data() + cut, kCols);
+      HcExpand(y.data(), coefficients, kStreams, cut, expanded_parts.data(), kCols);
+      HcExpand(y.data() + cut, coefficients, kStreams, kCols - cut, expanded_parts.data() + cut, kCols);
       ASSERT_EQ(std::memcmp(collapsed_parts.data(), collapsed.data(), kCols * sizeof(T)), 0) << "cut at " << cut;
       ASSERT_EQ(std::memcmp(expanded_parts.data(), expanded.data(), expanded.size() * sizeof(T)), 0) << "cut at " << cut;
     }

@@ -24,17 +24,37 @@ std::string Name(const MatrixShape& shape) {
          std::to_string(shape.scale_min) + ".." + std::to_string(shape.scale_max);
 }
 
-// Runs every test on every tier of this CPU.
-class MatMulTest : public ::testing::TestWithParam<Tier> {
+struct Variant {
+  Tier tier;
+  MatMulDot dot = MatMulDot::kFma;
+};
+
+bool Runs(const Variant& variant) {
+  return variant.tier <= BestTier() && (variant.dot == MatMulDot::kFma || variant.tier == Tier::kAvx512);
+}
+
+// Runs every test on every tier of this CPU, and with both dots of the AVX-512 tier.
+class MatMulTest : public ::testing::TestWithParam<Variant> {
  protected:
   void SetUp() override {
-    if (GetParam() > BestTier()) GTEST_SKIP() << "this CPU does not run " << TierName(GetParam());
-    SetActiveTier(GetParam());
+    if (!Runs(GetParam())) GTEST_SKIP() << "this CPU does not run " << TierName(GetParam().tier);
+    SetActiveTier(GetParam().tier);
+    SetMatMulDot(GetParam().dot);
   }
-  void TearDown() override { SetActiveTier(BestTier()); }
+  void TearDown() override {
+    SetActiveTier(BestTier());
+    SetMatMulDot(default_dot_);
+  }
+
+ private:
+  MatMulDot default_dot_ = ActiveMatMulDot();
 };
-INSTANTIATE_TEST_SUITE_P(Tiers, MatMulTest, ::testing::Values(Tier::kScalar, Tier::kAvx2, Tier::kAvx512),
-                         [](const auto& info) { return std::string(TierName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Tiers, MatMulTest,
+                         ::testing::Values(Variant{Tier::kScalar}, Variant{Tier::kAvx2}, Variant{Tier::kAvx512},
+                                           Variant{Tier::kAvx512, MatMulDot::kBf16}),
+                         [](const auto& info) {
+                           return std::string(TierName(info.param.tier)) + (info.param.dot == MatMulDot::kBf16 ? "_bf16_dot" : "");
+                         });
 
 template <class A, class O>
 void ExpectNearReference(const QuantView& w, int64_t num_rows, float factor, const std::string& name) {
@@ -134,10 +154,31 @@ void ExpectSameBitsForEveryM(const MatrixShape& shape) {
 TEST_P(MatMulTest, GemvAndGemmGiveEqualBits) {
   for (const Format format : kFormats)
     for (const int64_t cols : {160, 2048, 2304, 4096, 5120, 6144, 8192}) {
-      if (GetParam() == Tier::kScalar && cols > 2304) continue;  // its loops know no block longer than 512 columns
+      if (GetParam().tier == Tier::kScalar && cols > 2304) continue;  // its loops are those of the other tiers
       ExpectSameBitsForEveryM<bf16>({format, 6, cols});
       if (cols <= 2304) ExpectSameBitsForEveryM<float>({format, 3, cols, 32, 128});
     }
+}
+
+TEST(MatMulDotTest, BothDotsGiveEqualBits) {
+  if (!Runs({Tier::kAvx512, MatMulDot::kBf16})) GTEST_SKIP() << "this CPU has no bf16 dot";
+  const MatMulDot default_dot = ActiveMatMulDot();
+  for (const Format format : {Format::kBF16, Format::kE4M3, Format::kE2M1})
+    for (const int64_t num_rows : {1, 2, 3, 8})
+      for (const int64_t cols : {33, 128, 1000, 2048})
+        for (const float factor : {1.0f, 0x1p-95f, 0x1p-120f, 0x1p90f}) {
+          if (format == Format::kBF16 && factor < 1.0f) continue;  // products below 2^-126 may differ there
+          const Matrix matrix = RandomMatrix({format, 21, cols}, 20);
+          const std::vector<bf16> x = RandomActivations<bf16>(num_rows * cols, 21, factor);
+          const View<const bf16> view = MakeView(x.data(), num_rows, cols);
+          SetMatMulDot(MatMulDot::kFma);
+          const auto fma = MultiplyRows<bf16, float>(view, nullptr, num_rows, matrix.view);
+          SetMatMulDot(MatMulDot::kBf16);
+          const auto dot = MultiplyRows<bf16, float>(view, nullptr, num_rows, matrix.view);
+          ASSERT_EQ(std::memcmp(fma.data(), dot.data(), fma.size() * sizeof(float)), 0)
+              << static_cast<int>(format) << " " << num_rows << " x " << cols << " factor " << factor;
+        }
+  SetMatMulDot(default_dot);
 }
 
 TEST_P(MatMulTest, RowCutsChangeNoBit) {

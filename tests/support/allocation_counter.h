@@ -6,32 +6,25 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TESSERA_COUNTS_ALLOCATIONS 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TESSERA_COUNTS_ALLOCATIONS 0
-#endif
-#endif
-#ifndef TESSERA_COUNTS_ALLOCATIONS
-#define TESSERA_COUNTS_ALLOCATIONS 1
-#endif
+#include "support/sanitized.h"
 
 namespace tessera::testing {
 
 inline std::atomic<int64_t> num_allocations{0};
-inline bool CountsAllocations() { return TESSERA_COUNTS_ALLOCATIONS != 0; }
+inline bool CountsAllocations() { return !kSanitized; }
 inline int64_t NumAllocations() { return num_allocations.load(); }
 
 }  // namespace tessera::testing
 
-#if TESSERA_COUNTS_ALLOCATIONS
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
 void* __libc_realloc(void* old, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
+}
 
+#ifndef TESSERA_SANITIZED
+extern "C" {
 void* malloc(size_t bytes) {
   tessera::testing::num_allocations.fetch_add(1, std::memory_order_relaxed);
   return __libc_malloc(bytes);

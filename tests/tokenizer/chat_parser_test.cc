@@ -119,6 +119,20 @@ TEST(ChatParserTest, EveryGoldenTextAsIds) {
   EXPECT_GT(num_plain, 50);
 }
 
+TEST(ChatParserTest, ALongTextAtOnce) {
+  constexpr int kNumCalls = 3000;
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += "é中 ";
+  text += "\n\n<｜DSML｜ calls>";
+  for (int i = 0; i < kNumCalls; ++i) {
+    text += "<｜DSML｜ invoke name=\"f\"><｜DSML｜ parameter name=\"k\" string=\"true\">v</｜DSML｜ parameter></｜DSML｜ invoke>";
+  }
+  const ParsedChat chat = ParseChatText(text, {});
+  EXPECT_EQ(chat.content.size(), 20'000 * std::string("é中 ").size());
+  ASSERT_EQ(chat.tool_calls.size(), static_cast<size_t>(kNumCalls));
+  EXPECT_EQ(chat.tool_calls.back().arguments, R"({"k": "v"})");
+}
+
 TEST(ChatParserTest, TextIsEmittedAsSoonAsItIsDecided) {
   ChatParser parser({.stage = ParseStage::kReasoning});
   std::vector<ChatDelta> deltas;

@@ -134,7 +134,8 @@ TEST(ChatRenderTest, OnlyRareControlTokensMayBeMissing) {
 
 TEST(ChatRenderTest, EmbeddedModelsChatPrompts) {
   const Tokenizer tokenizer = Tokenizer::Load(SourcePath("models/tiny"));
-  for (const Json& entry : ReadJsonFile(SourcePath("tests/golden/tiny/golden.json"))["cases"]) {
+  const Json golden = ReadJsonFile(SourcePath("tests/golden/tiny/golden.json"));
+  for (const Json& entry : golden["cases"]) {
     if (entry["kind"] != "chat") continue;
     const Json request = {{"messages", {{{"role", "user"}, {"content", entry["prompt"]}}}}, {"thinking", false}};
     const RenderedChat chat = RenderChat(ParseChatRequest(request), ChatFormat::kV41);

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""What a user types wrongly, and what surrounds the program: every bad input ends with one line on stderr that names the file or value, and
+with exit code 1 (operating error) or 2 (usage error); outputs that cannot be written are errors; Ctrl-C ends a run with the text so far."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BINARY = sys.argv[1]
+TINY = Path("models/tiny")
+failures = []
+
+
+def tessera(*arguments, stdin="", stdout=subprocess.PIPE):
+    return subprocess.run([BINARY, *map(str, arguments)], input=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120)
+
+
+def expect(condition, *what):
+    if not condition:
+        failures.append(" ".join(map(str, what)))
+
+
+def expect_error(code, pattern, *arguments, **options):
+    """One line on stderr that matches, nothing of an answer on stdout."""
+    result = tessera(*arguments, **options)
+    lines = result.stderr.splitlines()
+    expect(result.returncode == code, arguments, "exit code", result.returncode, "instead of", code, result.stderr)
+    expect(len(lines) == 1, arguments, "wrote", len(lines), "lines:", result.stderr)
+    expect(re.search(pattern, result.stderr), arguments, "does not say", repr(pattern), "but", result.stderr)
+
+
+def check_usage():
+    expect_error(2, r"--tempratur: unknown option; the nearest is --temperature", "run", "--tempratur", "1", "x")
+    expect_error(2, r"--max-sqs=3: unknown option; the nearest is --max-seqs", "run", "--max-sqs=3", "x")
+    expect_error(2, r"rum: unknown command; the nearest is run", "rum")
+    expect_error(2, r"0 not in range", "run", "-n", "0", "x")
+    expect_error(2, r"--ids: at least one token id", "run", "--ids", "")
+    expect_error(2, r"'x' is not a token id", "run", "--ids", "1,x")
+    expect_error(2, r"--numerics", "run", "--numerics", "bf8", "x")
+    expect_error(2, r"one of --ids-file and --text-file", "eval")
+    result = tessera("run", "--help")
+    expect(result.returncode == 0 and "--temperature" in result.stdout, "run --help", result)
+
+
+def check_requests():
+    expect_error(1, r"prompt id 4096 at position 1 is outside the vocabulary of 4096", "run", "--ids", "0,4096")
+    expect_error(1, r"--ids: -1 is outside", "run", "--ids", "0,-1")
+    expect_error(1, r"the prompt has 101 tokens, the context holds 64", "run", "--ids", ",".join(["5"] * 101), "--max-context", "64")
+    expect_error(1, r"a context of 999999 tokens was asked for, the model has positions for 4096", "run", "x", "--max-context", "999999")
+    expect_error(1, r"temperature", "run", "x", "--temperature", "-1")
+    expect_error(1, r"--ranks 2: this version runs on one rank", "run", "x", "--ranks", "2")
+    result = tessera("run", "", "-n", "3", "--json")
+    expect(result.returncode == 0 and json.loads(result.stdout)["prompt_ids"] == [0], "an empty prompt is the begin token", result)
+
+
+def check_files(folder):
+    expect_error(1, r"/nonexistent: no such directory", "run", "-m", "/nonexistent", "x")
+    expect_error(1, r"nowhere.txt: cannot open", "run", "--prompt-file", folder / "nowhere.txt")
+    bad = folder / "latin1.txt"
+    bad.write_bytes(b"caf\xe9 au lait")
+    expect_error(1, r"latin1.txt: .*UTF-8", "run", "--prompt-file", bad)
+    expect_error(1, r"is a directory", "run", "--prompt-file", folder)
+    ids = folder / "ids.json"
+    bad_lists = {"[]": "a list", '["a"]': "not a token id", "[[1],2]": "mixed", "{": "not valid JSON", "[9999]": "vocabulary"}
+    for text, pattern in bad_lists.items():
+        ids.write_text(text)
+        expect_error(1, pattern, "eval", "--ids-file", ids)
+    ids.write_text("[0, 884, 511]")
+    expect_error(1, r"cannot (open|write)", "eval", "--ids-file", ids, "--dump", "/proc/nothing.safetensors")
+    if os.path.exists("/dev/full"):
+        expect_error(1, r"/dev/full: .*No space left", "eval", "--ids-file", ids, "--dump", "/dev/full")
+        with open("/dev/full", "w") as full:
+            for arguments in (["run", "Once", "-n", "3"], ["run", "Once", "-n", "3", "--json"], ["inspect"], ["tokenize", "hello"]):
+                result = tessera(*arguments, stdout=full)
+                expect(result.returncode == 1 and "standard output" in result.stderr, arguments, "on a full device", result)
+    # Every way in which the folder of a model can be incomplete.
+    for missing in ("config.json", "tokenizer.json", "model-00002-of-00002.safetensors"):
+        broken = folder / "broken"
+        shutil.copytree(TINY, broken)
+        (broken / missing).unlink()
+        expect_error(1, re.escape(missing), "run", "-m", broken, "x")
+        shutil.rmtree(broken)
+
+
+def check_determinism():
+    first, second = (tessera("run", "Once upon a time", "-n", "24").stdout for _ in range(2))
+    expect(first == second and len(first) > 20, "the same command prints the same text", first, second)
+    greedy = json.loads(tessera("run", "In the beginning", "--temperature", "0", "-n", "8", "--json", "--numerics", "fp32").stdout)
+    golden = next(c for c in json.load(open("tests/golden/tiny/golden.json"))["cases"] if c["prompt"] == "In the beginning")
+    expect(greedy["prompt_ids"] == golden["input_ids"], greedy["prompt_ids"])
+    expect(greedy["output_ids"] == golden["output_ids"][:8], greedy["output_ids"])
+    one = tessera("run", "Once upon a time", "-n", "24", "--threads", "1", "--prefill-rows", "3").stdout
+    expect(one == first, "threads and chunks change nothing", one)
+
+
+def check_interrupt():
+    command = [BINARY, "run", "Once upon a time", "-n", "3000", "--ignore-eos"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    begin = process.stdout.read1(64)
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=60)
+    expect(process.returncode == 130, "exit code after Ctrl-C", process.returncode, errors)
+    expect(len(begin) > 0 and rest.endswith(b"\n") and errors == b"", "text so far", begin, rest[-20:], errors)
+
+
+def check_chat():
+    lines = ("/help", "What does river mean?", "/think maybe", "/rest", "/system Be brief.", "/reset", "/quit", "never")
+    result = tessera("chat", "--temperature", "0", stdin="\n".join(lines) + "\n")
+    expect(result.returncode == 0 and "river" in result.stdout, "chat", result)
+    expect("/think on or /think off" in result.stdout and "the nearest is /reset" in result.stdout, "chat commands", result.stdout)
+
+
+with tempfile.TemporaryDirectory() as temporary:
+    check_usage()
+    check_requests()
+    check_files(Path(temporary))
+    check_determinism()
+    check_interrupt()
+    check_chat()
+print("\n".join(failures) if failures else "ok")
+sys.exit(1 if failures else 0)
