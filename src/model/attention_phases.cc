@@ -54,7 +54,7 @@ struct EntryArguments {
   }
 
   void Rotate(T* vector, int64_t dim, int64_t entry_idx) const noexcept {
-    float cos[512], sin[512];  // the config check keeps rope dims at 1,024 or less
+    float cos[kRopeDimsMax / 2], sin[kRopeDimsMax / 2];
     RopeCosSin(entry_idx * pool.ratio, frequencies, rope_dims, cos, sin);
     RotateInterleaved(vector + dim - rope_dims, cos, sin, rope_dims, false);
   }
@@ -299,7 +299,7 @@ void ForwardBuilder<T>::PrepareQueries(const AttentionShape& shape) {
       T* q = in.index_q.Row(row) + offset;
       RotateInterleaved(q + in.index_dim - in.rope_dims, in.cos.Row(row), in.sin.Row(row), in.rope_dims, false);
       if (!in.v41) Hadamard(q, in.index_dim);
-      uint8_t codes[512], scales[32];  // the config check keeps index_head_dim at 1,024 or less
+      uint8_t codes[kIndexHeadDimMax / 2], scales[kIndexHeadDimMax / 32];
       QuantizeQ4(q, in.index_dim, 32, codes, scales);
       DequantizeQ4(codes, scales, in.index_dim, 32, in.index_q4.Row(row) + offset);
     }

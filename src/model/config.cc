@@ -4,8 +4,10 @@
 #include <cmath>
 #include <optional>
 
+#include "attention/compressor.h"
 #include "core/check.h"
 #include "core/file.h"
+#include "moe/router.h"
 
 namespace tessera {
 namespace {
@@ -17,7 +19,6 @@ constexpr int64_t kHeadsMax = 4096;
 constexpr int64_t kVocabMax = int64_t{1} << 24;
 constexpr int64_t kContextMax = int64_t{1} << 30;  // positions are int32 in the step metadata
 constexpr int64_t kWindowMax = int64_t{1} << 20;
-constexpr int64_t kRatioMax = int64_t{1} << 16;
 constexpr int64_t kEngramRowsMax = int64_t{1} << 40;
 constexpr int64_t kEngramVocabMax = int64_t{1} << 31;  // trial division up to its root finds the primes
 constexpr int64_t kListMax = 4096;                     // entries of a list of layers
@@ -125,7 +126,7 @@ void ReadSizes(const FieldReader& fields, ModelConfig& config) {
   config.num_attention_heads = static_cast<int>(fields.Int("num_attention_heads", 1, kHeadsMax));
   fields.IntOr("num_key_value_heads", 1, 1, 1);
   config.head_dim = fields.Int("head_dim", 2, kHeadWidthMax);
-  config.qk_rope_head_dim = fields.Int("qk_rope_head_dim", 2, kHeadWidthMax);
+  config.qk_rope_head_dim = fields.Int("qk_rope_head_dim", 2, kRopeDimsMax);
   if (config.qk_rope_head_dim % 2 != 0) fields.Refuse("qk_rope_head_dim", "{} is odd; dims are rotated in pairs", config.qk_rope_head_dim);
   if (config.qk_rope_head_dim >= config.head_dim) {
     fields.Refuse("qk_rope_head_dim", "{} leaves nothing of head_dim {}", config.qk_rope_head_dim, config.head_dim);
@@ -169,7 +170,7 @@ void ReadExperts(const FieldReader& fields, ModelConfig& config) {
                   config.num_hidden_layers, kLayersTimesExpertsMax);
   }
   config.n_shared_experts = static_cast<int>(fields.Int("n_shared_experts", 1, 1));
-  config.num_experts_per_tok = static_cast<int>(fields.Int("num_experts_per_tok", 1, config.n_routed_experts));
+  config.num_experts_per_tok = static_cast<int>(fields.Int("num_experts_per_tok", 1, std::min(config.n_routed_experts, kExpertsPerTokenMax)));
   config.moe_intermediate_size = fields.Int("moe_intermediate_size", 1, kWidthMax);
   if (config.moe_intermediate_size % 32 != 0) {
     fields.Refuse("moe_intermediate_size", "{} is not a multiple of 32, the scale block of the experts", config.moe_intermediate_size);
@@ -188,7 +189,7 @@ void ReadExperts(const FieldReader& fields, ModelConfig& config) {
 
 void ReadRatios(const FieldReader& fields, ModelConfig& config) {
   fields.Get("compress_ratios");
-  config.compress_ratios = fields.Ints<int>("compress_ratios", 0, kRatioMax);
+  config.compress_ratios = fields.Ints<int>("compress_ratios", 0, kPoolSlotsMax);
   const size_t num_layers = static_cast<size_t>(config.num_hidden_layers);
   if (config.compress_ratios.size() < num_layers) {
     fields.Refuse("compress_ratios", "{} entries for {} layers", config.compress_ratios.size(), num_layers);
@@ -202,7 +203,7 @@ void ReadRatios(const FieldReader& fields, ModelConfig& config) {
 
 void ReadIndexer(const FieldReader& fields, ModelConfig& config) {
   config.index_n_heads = static_cast<int>(fields.Int("index_n_heads", 1, kHeadsMax));
-  config.index_head_dim = fields.Int("index_head_dim", 2, kHeadWidthMax);
+  config.index_head_dim = fields.Int("index_head_dim", 2, kIndexHeadDimMax);
   config.index_topk = fields.Int("index_topk", 1, kContextMax);
   if (config.index_head_dim < config.qk_rope_head_dim) {
     fields.Refuse("index_head_dim", "{} is below qk_rope_head_dim {}", config.index_head_dim, config.qk_rope_head_dim);

@@ -96,6 +96,9 @@ struct ModelConfig {
 constexpr int kLayersMax = 1024;
 constexpr int kExpertsMax = 4096;
 constexpr int64_t kLayersTimesExpertsMax = 65536;
+// Vectors that ops keep on the stack.
+constexpr int64_t kRopeDimsMax = 1024;
+constexpr int64_t kIndexHeadDimMax = 1024;
 
 // Throws Error "<what>: field: reason" for a missing, mistyped or contradictory field.
 ModelConfig ParseModelConfig(const Json& json, const std::string& what);

@@ -1,5 +1,7 @@
 #include "model/forward.h"
 
+#include <algorithm>
+
 #include "attention/compressor.h"
 #include "attention/kv_row.h"
 #include "model/activations.h"
@@ -49,7 +51,8 @@ std::vector<CacheLayout> CacheLayouts(const ModelConfig& config, Numerics numeri
   // A chunk writes all its rows before the first of them is read, so the ring holds them beside the window before them.
   const int64_t ring_rows = config.sliding_window - 1 + max_rows;
   for (int layer_idx = 0; layer_idx < config.num_hidden_layers; ++layer_idx) {
-    layouts.push_back({layer_idx, CacheKind::kWindow, ring_rows, window.row_bytes, config.sliding_window - 1, 1});
+    // A window of one token keeps nothing of the past; one row is kept all the same, since 0 would say that the store is no ring.
+    layouts.push_back({layer_idx, CacheKind::kWindow, ring_rows, window.row_bytes, std::max<int64_t>(1, config.sliding_window - 1), 1});
     const bool owns = config.v41() ? config.IsKvSource(layer_idx) : config.compress_ratios[static_cast<size_t>(layer_idx)] > 0;
     if (owns) AddEntryLayouts(config, layer_idx, activation_bytes, max_context, layouts);
   }

@@ -9,8 +9,6 @@
 namespace tessera {
 namespace {
 
-constexpr int kExpertsPerTokenMax = 64;  // the config check keeps num_experts_per_tok below it
-
 // The `k` best experts of a row by score + bias, ties to the lower id. False when fewer than k are finite.
 bool SelectExperts(const float* scores, const float* bias, int64_t num_experts, int k, int32_t* ids) noexcept {
   float best[kExpertsPerTokenMax];
@@ -40,6 +38,19 @@ bool HashExperts(const uint8_t* tid2eid, int32_t token_id, int64_t num_experts, 
   return true;
 }
 
+// Gives the weight of a repeated expert (ids ascend) to its first place and empties the others.
+void MergeRepeated(int k, int32_t* ids, float* weights) noexcept {
+  for (int i = 1, first = 0; i < k; ++i) {
+    if (ids[i] != ids[first]) {
+      first = i;
+      continue;
+    }
+    weights[first] += weights[i];
+    ids[i] = -1;
+    weights[i] = 0;
+  }
+}
+
 }  // namespace
 
 void RouteRows(const RouterArguments& arguments, const WorkerContext& worker) noexcept {
@@ -65,6 +76,7 @@ void RouteRows(const RouterArguments& arguments, const WorkerContext& worker) no
     float sum = 0;
     for (int i = 0; i < k; ++i) sum += scores[ids[i]];
     for (int i = 0; i < k; ++i) weights[i] = scores[ids[i]] / (sum + arguments.sum_epsilon) * arguments.scaling_factor;
+    if (arguments.tid2eid != nullptr) MergeRepeated(k, ids, weights);
   }
 }
 

@@ -100,6 +100,9 @@ TEST(ConfigTest, RefusesBrokenFieldsOfBothArchitectures) {
           {"/num_key_value_heads", "8", "num_key_value_heads: 8 is outside 1 .. 1"},
           {"/qk_rope_head_dim", "63", "odd"},
           {"/qk_rope_head_dim", "128", "leaves nothing of head_dim"},
+          {"/qk_rope_head_dim", "1026", "1026 is outside"},
+          {"/compress_ratios", "[0, 257, 4, 4, 4, 4]", "compress_ratios: 257 is outside"},
+          {"/index_head_dim", "2048", "2048 is outside"},
           {"/o_groups", "3", "does not divide"},
           {"/num_experts_per_tok", "9", "num_experts_per_tok: 9 is outside 1 .. 8"},
           {"/n_shared_experts", "2", "n_shared_experts"},
@@ -175,6 +178,15 @@ TEST(ConfigTest, AcceptsWhatMayVary) {
   EXPECT_TRUE(config.engram_layer_ids.empty());
   EXPECT_EQ(config.candidate_source_layer_id, -1);
   EXPECT_FALSE(config.rope_scaling.present);
+}
+
+TEST(ConfigTest, BoundsTheExpertsOfATokenByWhatTheRouterHolds) {
+  Json json = ReadConfigJson("tests/golden/v4_tiny");
+  json["n_routed_experts"] = 100;
+  json["num_experts_per_tok"] = 64;
+  EXPECT_EQ(ParseModelConfig(json, "c").num_experts_per_tok, 64);
+  json["num_experts_per_tok"] = 65;
+  EXPECT_PRED_FORMAT2(::testing::IsSubstring, "65 is outside 1 .. 64", MessageOf<Error>([&] { ParseModelConfig(json, "c"); }));
 }
 
 TEST(ConfigTest, RefusesASizeThatOnlyTheProductMakesAbsurd) {
