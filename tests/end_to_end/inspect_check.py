@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`inspect` tells from a config alone what the published listings say; `check` (and the start of `run`) answers every broken checkpoint with
-one line that names the file, the tensor or the value, and with exit code 1."""
+"""`inspect` tells from a config alone what the published listings say; `check` (and the start of `run`) answers every broken checkpoint
+with one line that names the file, the tensor or the value, and with exit code 1."""
 
 import json
 import shutil
@@ -80,7 +80,7 @@ BROKEN = {
     "overlap": (set_field("norm.weight", "data_offsets", [0, 256]), [SHARD, "overlaps"]),
     "shape": (set_field("embed.weight", "shape", [128, 352]), [SHARD, "embed.weight", "[128, 352]", "[352, 128]"]),
     "scale shape": (set_field("layers.0.attn.wq_a.scale", "shape", [4, 2]), [SHARD, "layers.0.attn.wq_a.scale", "[4, 2]", "[2, 4]"]),
-    "model type": (rewrite("config.json", lambda text: text.replace(b'"deepseek_v41"', b'"llama"')), ["config.json", "llama", "deepseek_v4"]),
+    "model type": (rewrite("config.json", lambda text: text.replace(b'"deepseek_v41"', b'"llama"')), ["config.json", "llama"]),
     "config cut": (rewrite("config.json", lambda text: text[:100]), ["config.json", "not valid JSON"]),
     "scale byte 255": (set_byte("layers.0.attn.wq_a.scale", 6, 255), [SHARD, "layers.0.attn.wq_a.scale", "255"]),
 }
