@@ -80,12 +80,8 @@ BROKEN = {
     "overlap": (set_field("norm.weight", "data_offsets", [0, 256]), [SHARD, "overlaps"]),
     "shape": (set_field("embed.weight", "shape", [128, 352]), [SHARD, "embed.weight", "[128, 352]", "[352, 128]"]),
     "scale shape": (set_field("layers.0.attn.wq_a.scale", "shape", [4, 2]), [SHARD, "layers.0.attn.wq_a.scale", "[4, 2]", "[2, 4]"]),
-<<<<<<< HEAD
     "model type": (rewrite("config.json", lambda text: text.replace(b'"deepseek_v41"', b'"llama"')),
                    ["config.json", "llama", "deepseek_v4"]),
-=======
-    "model type": (rewrite("config.json", lambda text: text.replace(b'"deepseek_v41"', b'"llama"')), ["config.json", "llama"]),
->>>>>>> 7ca154994f175b8c35ac1f405d7c4c8568204c9c
     "config cut": (rewrite("config.json", lambda text: text[:100]), ["config.json", "not valid JSON"]),
     "scale byte 255": (set_byte("layers.0.attn.wq_a.scale", 6, 255), [SHARD, "layers.0.attn.wq_a.scale", "255"]),
 }
