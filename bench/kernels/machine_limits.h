@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "core/check.h"
@@ -25,15 +26,19 @@ class BigBuffer {
     if (base == MAP_FAILED) Fail("cannot map {} bytes", bytes);
     madvise(base, static_cast<size_t>(bytes), MADV_HUGEPAGE);
     data_ = static_cast<uint8_t*>(base);
-    uint64_t state = 88172645463325252u;
-    for (int64_t i = 0; i + 8 <= bytes; i += 8) {
-      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-      std::memcpy(data_ + i, &state, 8);
-    }
+    Fill();
   }
   ~BigBuffer() { munmap(data_, static_cast<size_t>(bytes_)); }
   BigBuffer(const BigBuffer&) = delete;
   BigBuffer& operator=(const BigBuffer&) = delete;
+  // The same random bytes on every call.
+  void Fill() {
+    uint64_t state = 88172645463325252u;
+    for (int64_t i = 0; i + 8 <= bytes_; i += 8) {
+      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+      std::memcpy(data_ + i, &state, 8);
+    }
+  }
   uint8_t* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 

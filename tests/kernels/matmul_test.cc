@@ -210,8 +210,7 @@ TEST_P(MatMulTest, GathersRowsByIndex) {
   const std::vector<int32_t> rows = {11, 0, 3, 3, 7};
   const auto gathered = MultiplyRows<bf16, float>(view, rows.data(), 5, matrix.view);
   const auto all = MultiplyRows<bf16, float>(view, nullptr, 12, matrix.view);
-  for (int m = 0; m < 5; ++m)
-    EXPECT_EQ(std::memcmp(gathered.data() + m * 9, all.data() + rows[m] * 9, 9 * sizeof(float)), 0) << m;
+  for (int m = 0; m < 5; ++m) EXPECT_EQ(std::memcmp(gathered.data() + m * 9, all.data() + rows[m] * 9, 9 * sizeof(float)), 0) << m;
 }
 
 TEST_P(MatMulTest, WritesOnlyItsOutputs) {
