@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The parity checks as a user runs them: `tessera eval --dump --dump-layers` on the golden checkpoints against the vectors of the independent
-reference, and dumps that do not change by a byte when the list is cut otherwise. (tests/reference/python/compare.py does the same with any
-checkpoint and dsref.py.)"""
+"""The parity checks as a user runs them: `tessera eval --dump --dump-layers` on the golden checkpoints against the vectors of the
+independent reference, and dumps that do not change by a byte when the list is cut otherwise. (tests/reference/python/compare.py does
+the same with any checkpoint and dsref.py.)"""
 
 import array
 import json
