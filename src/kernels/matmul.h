@@ -1,7 +1,8 @@
 // Linear layers over weights as the checkpoint stores them: out[m][n] = sum_k x[m][k] * w[n][k].
 //
-// One K order for every M, tile and worker (docs/numerics.md): the columns are taken in groups of 128 (the last one padded with zeros);
-// inside a group t is four vectors of products chained from zero, then acc = fma(t, scale, acc); one fixed tree sums the lanes of acc.
+// One K order for every M, tile and worker (docs/numerics.md): the columns are taken in groups of 128 (the last one padded with zeros); in
+// a group (on tiers with fewer lanes, in each half or quarter of it) t is eight products a lane chained by fma from zero, then
+// acc = fma(t, scale, acc) with a scale per lane; one fixed tree sums the lanes of acc.
 // So a GEMV and a GEMM give equal bits, and so do any two ways of cutting rows over workers. Products of bf16 activations and decoded
 // codes are exact in fp32; sums are fp32. Every scale byte 0..254 is exact; E4M3's NaN codes, which no checkpoint holds, count as +-480;
 // bf16 activations below 2^-100 count as zero against quantised weights.
