@@ -170,7 +170,8 @@ void ReadExperts(const FieldReader& fields, ModelConfig& config) {
                   config.num_hidden_layers, kLayersTimesExpertsMax);
   }
   config.n_shared_experts = static_cast<int>(fields.Int("n_shared_experts", 1, 1));
-  config.num_experts_per_tok = static_cast<int>(fields.Int("num_experts_per_tok", 1, std::min(config.n_routed_experts, kExpertsPerTokenMax)));
+  config.num_experts_per_tok =
+      static_cast<int>(fields.Int("num_experts_per_tok", 1, std::min(config.n_routed_experts, kExpertsPerTokenMax)));
   config.moe_intermediate_size = fields.Int("moe_intermediate_size", 1, kWidthMax);
   if (config.moe_intermediate_size % 32 != 0) {
     fields.Refuse("moe_intermediate_size", "{} is not a multiple of 32, the scale block of the experts", config.moe_intermediate_size);
