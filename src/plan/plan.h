@@ -33,6 +33,7 @@ class Plan {
   int32_t bucket_rows() const { return bucket_rows_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
   size_t num_ops() const { return ops_.size(); }
+  std::span<const Op> ops() const { return ops_; }
 
  private:
   std::vector<Op> ops_;
