@@ -125,8 +125,9 @@ def run_fuzzer(name, binary):
     found = ROOT / "build" / "fuzz" / stem
     found.mkdir(parents=True, exist_ok=True)
     seeds = ROOT / "tests" / "fuzz" / "corpus" / stem
+    # What it finds goes to the first folder; the committed seeds are only read.
     command = [binary, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=2048", "-malloc_limit_mb=512",
-               "-print_final_stats=1", f"-artifact_prefix={found}/", *([seeds] if seeds.is_dir() else [])]
+               "-print_final_stats=1", f"-artifact_prefix={found}/", found, *([seeds] if seeds.is_dir() else [])]
     code, text = run_program(name, command, FUZZ_SECONDS + 120)
     return Outcome(passed=1) if code == 0 else Outcome(failed=1, detail=last_lines(text, 60))
 

@@ -39,9 +39,23 @@ PROVED_BY = {  # parts of a thing that has one door: source, and the test of tha
     "src/tokenizer/utf8.cc": "tests/tokenizer/tokenizer_test.cc",
     "src/tokenizer/chat_format.cc": "tests/tokenizer/chat_render_test.cc",
     "src/tokenizer/chat_request.cc": "tests/tokenizer/chat_render_test.cc",
+    # The forward pass is compared with the references layer by layer, choice by choice; its bits and states by the step runner's tests.
+    "src/model/activations.cc": "tests/engine/evaluate_test.cc",
+    "src/model/attention_phases.cc": "tests/engine/evaluate_test.cc",
+    "src/model/deepseek_v4.cc": "tests/engine/evaluate_test.cc",
+    "src/model/deepseek_v41.cc": "tests/engine/evaluate_test.cc",
+    "src/model/forward.cc": "tests/engine/evaluate_test.cc",
+    "src/model/forward_builder.cc": "tests/engine/evaluate_test.cc",
+    "src/model/linears.cc": "tests/engine/evaluate_test.cc",
+    "src/model/moe_phase.cc": "tests/engine/evaluate_test.cc",
+    "src/model/record.cc": "tests/engine/evaluate_test.cc",
+    "src/model/model.cc": "tests/engine/step_runner_test.cc",
+    "src/model/sequence_state.cc": "tests/engine/step_runner_test.cc",
+    "src/engine/selfcheck.cc": "tests/end_to_end/selfcheck.sh",
 }
-# tests/MODULE/STEM_test.cc or bench/MODULE/STEM_bench.cc: what it shows that no single source does
-NO_SOURCE = {"bench/kernels/small_ops_bench.cc": "one table of all the kernels that run on a row or two per token"}
+NO_SOURCE = {  # tests and benches that no single source stands for, and why
+    "bench/kernels/small_ops_bench.cc": "all the small ops of a step in one table",
+}
 
 # (pattern, what to do instead, where it applies, where it is allowed)
 BANNED = [

@@ -1,6 +1,7 @@
 // Rates of the matrix product against the limits of the machine, measured in the same run: weights streamed from memory (a set larger
 // than the caches, each matrix used once per pass) for 1 to 512 activation rows, on one worker and on all.
-// --smoke: tiny sizes, a result hash, for the tests. --json: one line of the main rates. --tier NAME lowers the tier.
+// --smoke: tiny sizes, for the tests (all runs print a hash of the results). --json: one line of the main rates per number of workers.
+// --tier NAME lowers the tier, --format NAME and --rows N pick one line of the table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +24,8 @@ struct Options {
   int64_t cols = 4096;
   int64_t rows = 2048;
   int64_t set_bytes = int64_t{1} << 30;
-  std::string format;  // all when empty
+  std::string format;    // all when empty
+  int64_t num_rows = 0;  // all when 0
 };
 
 struct Case {
@@ -32,8 +34,8 @@ struct Case {
   int32_t block_rows;
   int32_t block_cols;
 };
-constexpr Case kCases[] = {{"fp4", Format::kE2M1, 1, 32}, {"fp8", Format::kE4M3, 128, 128}, {"fp8_32", Format::kE4M3, 32, 32},
-                           {"bf16", Format::kBF16, 1, 1}};
+constexpr Case kCases[] = {
+    {"fp4", Format::kE2M1, 1, 32}, {"fp8", Format::kE4M3, 128, 128}, {"fp8_32", Format::kE4M3, 32, 32}, {"bf16", Format::kBF16, 1, 1}};
 constexpr int64_t kRowCounts[] = {1, 2, 4, 8, 16, 128, 512};
 
 // As many matrices as fit the buffer, one after the other, payload then scales.
@@ -85,12 +87,12 @@ struct Bench {
   View<bf16> out;
   std::vector<void*> scratch;
 
-  Bench(const Options& run_options, WorkerPool& workers)
-      : options(run_options), pool(workers), arena("matmul bench", size_t{1} << 30) {
+  Bench(const Options& run_options, WorkerPool& workers) : options(run_options), pool(workers), arena("matmul bench", size_t{1} << 30) {
     x = arena.AllocateView<bf16>(512, options.cols);
     for (int64_t i = 0; i < 512 * options.cols; ++i) x.data[i] = ToBf16(static_cast<float>((i * 7919) % 2001 - 1000) / 500.0f);
     out = arena.AllocateView<bf16>(512, options.rows);
-    for (int i = 0; i < pool.num_workers(); ++i) scratch.push_back(arena.AllocateBytes(static_cast<size_t>(MatMulScratchBytes(options.cols))));
+    for (int i = 0; i < pool.num_workers(); ++i)
+      scratch.push_back(arena.AllocateBytes(static_cast<size_t>(MatMulScratchBytes(options.cols))));
   }
 
   // Median seconds of one pass over `matrices` with num_rows activation rows.
@@ -126,7 +128,7 @@ struct Bench {
   }
 };
 
-std::string RunWorkers(const Options& options, const BigBuffer& buffer, int num_workers) {
+std::string RunWorkers(const Options& options, BigBuffer& buffer, int num_workers) {
   WorkerPool pool({.num_workers = num_workers});
   const int passes = options.smoke ? 1 : 7;
   const DotPeaks peaks = MeasureDotPeaks(pool, options.smoke ? 1000 : 2000000);
@@ -135,20 +137,23 @@ std::string RunWorkers(const Options& options, const BigBuffer& buffer, int num_
   const double stream = StreamGbPerSecond(pool, buffer, passes);
   fmt::print("{} worker(s), tier {}: stream {:.1f} GB/s, fp32 fma {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s\n", num_workers,
              TierName(ActiveTier()), stream, peaks.fma_gflop_per_s, peaks.bf16_dot_gflop_per_s);
-  std::string json = fmt::format("{{\"bench\":\"matmul\",\"workers\":{},\"tier\":\"{}\",\"stream_gb_per_s\":{:.2f},\"fma_gflop_per_s\":{:.1f},"
-                                 "\"bf16_dot_gflop_per_s\":{:.1f}",
-                                 num_workers, TierName(ActiveTier()), stream, peaks.fma_gflop_per_s, peaks.bf16_dot_gflop_per_s);
+  std::string json = fmt::format(
+      "{{\"bench\":\"matmul\",\"workers\":{},\"tier\":\"{}\",\"stream_gb_per_s\":{:.2f},\"fma_gflop_per_s\":{:.1f},"
+      "\"bf16_dot_gflop_per_s\":{:.1f}",
+      num_workers, TierName(ActiveTier()), stream, peaks.fma_gflop_per_s, peaks.bf16_dot_gflop_per_s);
   Bench bench(options, pool);
   for (const Case& entry : kCases) {
     if (!options.format.empty() && options.format != entry.name) continue;
+    buffer.Fill();  // preparing one format's bytes spoils them for another
     const std::vector<QuantView> matrices = CutMatrices(entry, options, buffer);
     PrepareBytes(matrices);
     for (const int64_t num_rows : kRowCounts) {
+      if (options.num_rows != 0 && options.num_rows != num_rows) continue;
       const double seconds = bench.SecondsPerMatrix(matrices, num_rows);
       const double gb = static_cast<double>(MatrixBytes(matrices[0])) / seconds / 1e9;
       const double gflop = 2.0 * static_cast<double>(num_rows * options.rows * options.cols) / seconds / 1e9;
-      fmt::print("  {:<6} M={:<4} {:8.1f} us  {:6.2f} GB/s {:5.1f} % of stream  {:7.1f} GFLOP/s {:5.1f} % of dot peak\n", entry.name, num_rows,
-                 seconds * 1e6, gb, 100 * gb / stream, gflop, dot_peak > 0 ? 100 * gflop / dot_peak : 0.0);
+      fmt::print("  {:<6} M={:<4} {:8.1f} us  {:6.2f} GB/s {:5.1f} % of stream  {:7.1f} GFLOP/s {:5.1f} % of dot peak\n", entry.name,
+                 num_rows, seconds * 1e6, gb, 100 * gb / stream, gflop, dot_peak > 0 ? 100 * gflop / dot_peak : 0.0);
       if (num_rows == 1) json += fmt::format(",\"{}_gemv_gb_per_s\":{:.2f}", entry.name, gb);
       if (num_rows == 128 || num_rows == 512) json += fmt::format(",\"{}_m{}_gflop_per_s\":{:.1f}", entry.name, num_rows, gflop);
     }
@@ -163,6 +168,7 @@ int Main(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (argument == "--smoke") options.smoke = true;
     if (argument == "--json") options.json = true;
+    if (argument == "--rows" && i + 1 < argc) options.num_rows = std::stoll(argv[++i]);
     if (argument == "--format" && i + 1 < argc) options.format = argv[++i];
     if (argument == "--tier" && i + 1 < argc) {
       const std::string_view name = argv[++i];
@@ -171,7 +177,7 @@ int Main(int argc, char** argv) {
     }
   }
   if (options.smoke) options.cols = 256, options.rows = 64, options.set_bytes = int64_t{1} << 20;
-  const BigBuffer buffer(options.set_bytes);
+  BigBuffer buffer(options.set_bytes);
   std::vector<std::string> lines;
   for (int num_workers = 1; num_workers <= NumUsableCores(); num_workers *= 2) lines.push_back(RunWorkers(options, buffer, num_workers));
   if (options.json)

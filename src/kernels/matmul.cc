@@ -30,10 +30,14 @@ void Pack(Format format, const PackCall& call) noexcept {
     return format == Format::kE4M3 ? avx512::PackDotE4m3(call) : avx512::PackDotE2m1(call);
   }
   switch (format) {
-    case Format::kBF16: return TSR_DISPATCH(PackBF16(call));
-    case Format::kF32: return TSR_DISPATCH(PackF32(call));
-    case Format::kE4M3: return TSR_DISPATCH(PackE4m3(call));
-    case Format::kE2M1: return TSR_DISPATCH(PackE2m1(call));
+    case Format::kBF16:
+      return TSR_DISPATCH(PackBF16(call));
+    case Format::kF32:
+      return TSR_DISPATCH(PackF32(call));
+    case Format::kE4M3:
+      return TSR_DISPATCH(PackE4m3(call));
+    case Format::kE2M1:
+      return TSR_DISPATCH(PackE2m1(call));
   }
 }
 
@@ -44,10 +48,14 @@ void MatMul(const MatMulCall& call, bool bf16_activations) noexcept {
     return format == Format::kE4M3 ? avx512::MatMulDotE4m3(call) : avx512::MatMulDotE2m1(call);
   }
   switch (format) {
-    case Format::kBF16: return TSR_DISPATCH(MatMulBF16(call));
-    case Format::kF32: return TSR_DISPATCH(MatMulF32(call));
-    case Format::kE4M3: return TSR_DISPATCH(MatMulE4m3(call));
-    case Format::kE2M1: return TSR_DISPATCH(MatMulE2m1(call));
+    case Format::kBF16:
+      return TSR_DISPATCH(MatMulBF16(call));
+    case Format::kF32:
+      return TSR_DISPATCH(MatMulF32(call));
+    case Format::kE4M3:
+      return TSR_DISPATCH(MatMulE4m3(call));
+    case Format::kE2M1:
+      return TSR_DISPATCH(MatMulE2m1(call));
   }
 }
 
@@ -56,7 +64,8 @@ void MatMul(const MatMulCall& call, bool bf16_activations) noexcept {
 MatMulDot ActiveMatMulDot() { return Bf16Dot() ? MatMulDot::kBf16 : MatMulDot::kFma; }
 
 void SetMatMulDot(MatMulDot dot) {
-  TSR_CHECK(dot == MatMulDot::kFma || (BestTier() == Tier::kAvx512 && avx512::Bf16DotIsFmaChain()), "this CPU has no bf16 dot of the right bits");
+  TSR_CHECK(dot == MatMulDot::kFma || (BestTier() == Tier::kAvx512 && avx512::Bf16DotIsFmaChain()),
+            "this CPU has no bf16 dot of the right bits");
   Bf16Dot() = dot == MatMulDot::kBf16;
 }
 
@@ -83,8 +92,8 @@ void CheckMatMulWeights(const QuantView& w) {
   TSR_CHECK(w.row_bytes >= FormatRowBytes(w.format, w.cols), "rows of {} bytes for {} columns", w.row_bytes, w.cols);
   if (w.format == Format::kBF16 || w.format == Format::kF32) return;
   TSR_CHECK(w.scales != nullptr, "quantised weights without scales");
-  TSR_CHECK(w.block_rows > 0 && w.block_cols > 0 && (w.block_cols % 32 == 0 || w.block_cols >= w.cols), "scale block {} x {}",
-            w.block_rows, w.block_cols);
+  TSR_CHECK(w.block_rows > 0 && w.block_cols > 0 && (w.block_cols % 32 == 0 || w.block_cols >= w.cols), "scale block {} x {}", w.block_rows,
+            w.block_cols);
   TSR_CHECK(w.row_offset >= 0 && w.row_offset < w.block_rows, "row offset {} in a block of {} rows", w.row_offset, w.block_rows);
 }
 

@@ -129,7 +129,8 @@ struct DecodeE2m1 : FmaParts<> {
 #endif
   static inline void Decode(const uint8_t* p, MatVec* w) {
 #if defined(TSR_TIER_AVX512)
-    const __m512 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    const __m512 values =
+        _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
     const __m512i codes = _mm512_loadu_si512(p);
     w[0] = {_mm512_permutexvar_ps(_mm512_srli_epi32(codes, 16), values)};
     w[1] = {_mm512_permutexvar_ps(codes, values)};
@@ -140,9 +141,10 @@ struct DecodeE2m1 : FmaParts<> {
     w[6] = {_mm512_permutexvar_ps(_mm512_srli_epi32(codes, 28), values)};
     w[7] = {_mm512_permutexvar_ps(_mm512_srli_epi32(codes, 12), values)};
 #elif defined(TSR_TIER_AVX2)
-    const __m256i upper_bytes = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, -128, -65, -65, -65, -64,
-                                                                          -64, -64, -64));
-    const __m256i lower_bytes = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64));
+    const __m256i upper_bytes =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, -128, -65, -65, -65, -64, -64, -64, -64));
+    const __m256i lower_bytes =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64));
     const __m256i nibble = _mm256_set1_epi8(15);
     const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     const __m256i even = _mm256_and_si256(codes, nibble);

@@ -57,8 +57,7 @@ inline MatVec ScaleLanes(const uint16_t* words) {
 #elif defined(TSR_TIER_AVX2)
   int32_t two;
   std::memcpy(&two, words, 4);
-  const __m256i spread =
-      _mm256_set_epi32(0x03028080, 0x03028080, 0x03028080, 0x03028080, 0x01008080, 0x01008080, 0x01008080, 0x01008080);
+  const __m256i spread = _mm256_set_epi32(0x03028080, 0x03028080, 0x03028080, 0x03028080, 0x01008080, 0x01008080, 0x01008080, 0x01008080);
   return {_mm256_castsi256_ps(_mm256_shuffle_epi8(_mm256_set1_epi32(two), spread))};
 #else
   const float scale = BitsToFloat(uint32_t{words[0]} << 16);

@@ -54,6 +54,9 @@ Model::Model(const std::string& model_dir, const std::vector<int32_t>& token_map
   if (config_.engram_pad_token_id >= static_cast<int64_t>(token_map.size()))
     Fail("{}/tokenizer.json: {} tokens, engram_pad_token_id in config.json is {}", model_dir, token_map.size(),
          config_.engram_pad_token_id);
+  if (config_.engram_pad_token_id >= static_cast<int64_t>(token_map.size()))
+    Fail("{}/tokenizer.json: {} tokens, engram_pad_token_id in config.json is {}", model_dir, token_map.size(),
+         config_.engram_pad_token_id);
   token_map_.assign(static_cast<size_t>(config_.vocab_size), token_map[static_cast<size_t>(config_.engram_pad_token_id)]);
   std::copy_n(token_map.begin(), std::min(token_map.size(), token_map_.size()), token_map_.begin());
 

@@ -11,6 +11,7 @@
 #include "kernels/tier.h"
 #include "reference/matmul_ref.h"
 #include "support/matrices.h"
+#include "support/sanitized.h"
 
 namespace tessera::testing {
 namespace {
@@ -79,6 +80,7 @@ TEST_P(MatMulTest, AgreesWithReferenceAtEveryLength) {
   for (const Format format : kFormats)
     for (const int64_t cols : {1, 2, 7, 31, 32, 33, 64, 96, 127, 128, 129, 160, 256, 500, 640, 2048, 2200})
       for (const int64_t num_rows : {1, 2, 3, 7}) {
+        if (kSanitized && cols > 640) continue;
         const MatrixShape shape = {format, num_rows == 2 ? 37 : 5, cols};
         ExpectAllTypesNearReference(RandomMatrix(shape, 1).view, num_rows, 1.0f, Name(shape));
       }
@@ -154,7 +156,7 @@ void ExpectSameBitsForEveryM(const MatrixShape& shape) {
 TEST_P(MatMulTest, GemvAndGemmGiveEqualBits) {
   for (const Format format : kFormats)
     for (const int64_t cols : {160, 2048, 2304, 4096, 5120, 6144, 8192}) {
-      if (GetParam().tier == Tier::kScalar && cols > 2304) continue;  // its loops are those of the other tiers
+      if ((GetParam().tier == Tier::kScalar || kSanitized) && cols > 2304) continue;  // its loops are those of the other tiers
       ExpectSameBitsForEveryM<bf16>({format, 6, cols});
       if (cols <= 2304) ExpectSameBitsForEveryM<float>({format, 3, cols, 32, 128});
     }
@@ -210,8 +212,7 @@ TEST_P(MatMulTest, GathersRowsByIndex) {
   const std::vector<int32_t> rows = {11, 0, 3, 3, 7};
   const auto gathered = MultiplyRows<bf16, float>(view, rows.data(), 5, matrix.view);
   const auto all = MultiplyRows<bf16, float>(view, nullptr, 12, matrix.view);
-  for (int m = 0; m < 5; ++m)
-    EXPECT_EQ(std::memcmp(gathered.data() + m * 9, all.data() + rows[m] * 9, 9 * sizeof(float)), 0) << m;
+  for (int m = 0; m < 5; ++m) EXPECT_EQ(std::memcmp(gathered.data() + m * 9, all.data() + rows[m] * 9, 9 * sizeof(float)), 0) << m;
 }
 
 TEST_P(MatMulTest, WritesOnlyItsOutputs) {

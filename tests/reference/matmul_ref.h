@@ -14,14 +14,17 @@ inline double WeightRef(const QuantView& w, int64_t row_idx, int64_t col_idx) {
   const uint8_t* row = w.Row(row_idx);
   const auto scale = [&] { return std::ldexp(1.0, w.ScaleRow(row_idx)[col_idx / w.block_cols] - 127); };
   switch (w.format) {
-    case Format::kBF16: return ToFloat(bf16{static_cast<uint16_t>(row[2 * col_idx] | row[2 * col_idx + 1] << 8)});
+    case Format::kBF16:
+      return ToFloat(bf16{static_cast<uint16_t>(row[2 * col_idx] | row[2 * col_idx + 1] << 8)});
     case Format::kF32: {
       float value;
       std::memcpy(&value, row + 4 * col_idx, 4);
       return value;
     }
-    case Format::kE4M3: return E4m3ToFloat(row[col_idx]) * scale();
-    case Format::kE2M1: return E2m1ToFloat(row[col_idx / 2] >> (col_idx % 2 * 4) & 15) * scale();
+    case Format::kE4M3:
+      return E4m3ToFloat(row[col_idx]) * scale();
+    case Format::kE2M1:
+      return E2m1ToFloat(row[col_idx / 2] >> (col_idx % 2 * 4) & 15) * scale();
   }
   return 0;
 }
