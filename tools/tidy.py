@@ -25,12 +25,6 @@ LONG_FUNCTIONS = {
     "src/model/deepseek_v41.cc": "the forward pass reads top to bottom like the paper",
 }
 PROVED_BY = {  # parts of a thing that has one door: source, and the test of that door
-    "src/model/attention_phases.cc": "tests/model/forward_test.cc",
-    "src/model/deepseek_v4.cc": "tests/model/forward_test.cc",
-    "src/model/deepseek_v41.cc": "tests/model/forward_test.cc",
-    "src/model/forward_builder.cc": "tests/model/forward_test.cc",
-    "src/model/moe_phase.cc": "tests/model/forward_test.cc",
-    "src/model/record.cc": "tests/model/forward_test.cc",
     "src/tokenizer/added_tokens.cc": "tests/tokenizer/tokenizer_test.cc",
     "src/tokenizer/bpe.cc": "tests/tokenizer/tokenizer_test.cc",
     "src/tokenizer/byte_alphabet.cc": "tests/tokenizer/tokenizer_test.cc",
@@ -39,19 +33,13 @@ PROVED_BY = {  # parts of a thing that has one door: source, and the test of tha
     "src/tokenizer/utf8.cc": "tests/tokenizer/tokenizer_test.cc",
     "src/tokenizer/chat_format.cc": "tests/tokenizer/chat_render_test.cc",
     "src/tokenizer/chat_request.cc": "tests/tokenizer/chat_render_test.cc",
-    # The forward pass is compared with the references layer by layer, choice by choice; its bits and states by the step runner's tests.
-    "src/model/activations.cc": "tests/engine/evaluate_test.cc",
+    # The forward pass is compared with the references layer by layer, choice by choice.
     "src/model/attention_phases.cc": "tests/engine/evaluate_test.cc",
     "src/model/deepseek_v4.cc": "tests/engine/evaluate_test.cc",
     "src/model/deepseek_v41.cc": "tests/engine/evaluate_test.cc",
-    "src/model/forward.cc": "tests/engine/evaluate_test.cc",
     "src/model/forward_builder.cc": "tests/engine/evaluate_test.cc",
-    "src/model/linears.cc": "tests/engine/evaluate_test.cc",
     "src/model/moe_phase.cc": "tests/engine/evaluate_test.cc",
     "src/model/record.cc": "tests/engine/evaluate_test.cc",
-    "src/model/model.cc": "tests/engine/step_runner_test.cc",
-    "src/model/sequence_state.cc": "tests/engine/step_runner_test.cc",
-    "src/engine/selfcheck.cc": "tests/end_to_end/selfcheck.sh",
 }
 NO_SOURCE = {  # tests and benches that no single source stands for, and why
     "bench/kernels/small_ops_bench.cc": "all the small ops of a step in one table",

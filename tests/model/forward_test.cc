@@ -106,7 +106,8 @@ TEST(CacheLayoutsTest, AWindowOfOneTokenIsStillARing) {
   const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, kContext, 1);
   // A snapshot of many tokens stays inside the ring's rows.
   for (const CacheLayout& layout : list) {
-    if (layout.kind == CacheKind::kWindow) EXPECT_EQ(SequenceStateBytes({layout}, 5000), layout.rows_per_slot * layout.row_bytes);
+    if (layout.kind != CacheKind::kWindow) continue;
+    EXPECT_EQ(SequenceStateBytes({layout}, 5000), layout.rows_per_slot * layout.row_bytes);
   }
 }
 
