@@ -70,8 +70,8 @@ Ticket Engine::Submit(Request request) {
       Fail("prompt id {} at position {} is outside the vocabulary of {}", request.prompt_ids[i], i, config().vocab_size);
   if (request.max_tokens < 1) Fail("{} new tokens were asked for: at least 1", request.max_tokens);
   if (num_prompt >= runner_->max_context())
-    Fail("the prompt has {} tokens, the context holds {} with at least one new token: shorten it or raise --max-context", num_prompt,
-         runner_->max_context());
+    Fail("the prompt has {} tokens, the context holds {} with at least one new token (--max-context; the model has positions for {})",
+         num_prompt, runner_->max_context(), config().max_position_embeddings);
   if (const std::optional<std::string> problem = SamplingOptionsError(request.sampling)) Fail("{}", *problem);
   const int64_t tokens_max = num_prompt + std::min(request.max_tokens, runner_->max_context() - num_prompt);
   const Ticket ticket = next_ticket_++;

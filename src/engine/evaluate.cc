@@ -13,7 +13,9 @@ void Evaluate(StepRunner& runner, std::span<const int32_t> ids, const EvaluateOp
   if (num_tokens == 0) Fail("a list of ids is empty");
   for (size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= vocab_size) Fail("id {} at position {} is outside the vocabulary of {}", ids[i], i, vocab_size);
-  if (num_tokens > runner.max_context()) Fail("{} ids, the context holds {}: raise --max-context", num_tokens, runner.max_context());
+  if (num_tokens > runner.max_context())
+    Fail("{} ids, the context holds {} (--max-context; the model has positions for {})", num_tokens, runner.max_context(),
+         runner.model().config().max_position_embeddings);
   const int32_t chunk_rows = options.chunk_rows > 0 ? std::min(options.chunk_rows, runner.rows_max()) : runner.options().prefill_rows;
   const int64_t decode_from = options.decode_from >= 0 ? std::min(options.decode_from, num_tokens) : num_tokens;
   Step& step = runner.step();

@@ -19,6 +19,7 @@ constexpr int64_t kHeadsMax = 4096;
 constexpr int64_t kVocabMax = int64_t{1} << 24;
 constexpr int64_t kContextMax = int64_t{1} << 30;  // positions are int32 in the step metadata
 constexpr int64_t kWindowMax = int64_t{1} << 20;
+constexpr int64_t kSelectionMax = int64_t{1} << 20;  // every row of a step has a list of this many entries
 constexpr int64_t kEngramRowsMax = int64_t{1} << 40;
 constexpr int64_t kEngramVocabMax = int64_t{1} << 31;  // trial division up to its root finds the primes
 constexpr int64_t kListMax = 4096;                     // entries of a list of layers
@@ -205,7 +206,7 @@ void ReadRatios(const FieldReader& fields, ModelConfig& config) {
 void ReadIndexer(const FieldReader& fields, ModelConfig& config) {
   config.index_n_heads = static_cast<int>(fields.Int("index_n_heads", 1, kHeadsMax));
   config.index_head_dim = fields.Int("index_head_dim", 2, kIndexHeadDimMax);
-  config.index_topk = fields.Int("index_topk", 1, kContextMax);
+  config.index_topk = fields.Int("index_topk", 1, kSelectionMax);
   if (config.index_head_dim < config.qk_rope_head_dim) {
     fields.Refuse("index_head_dim", "{} is below qk_rope_head_dim {}", config.index_head_dim, config.qk_rope_head_dim);
   }
@@ -251,7 +252,7 @@ void ReadCandidates(const FieldReader& fields, ModelConfig& config) {
   const int last_layer = config.num_hidden_layers - 1;
   config.candidate_source_layer_id = static_cast<int>(fields.IntOr("candidate_source_layer_id", -1, -1, last_layer));
   if (config.candidate_source_layer_id < 0) return;
-  config.candidate_topk_blocks = fields.Int("candidate_topk_blocks", 1, kContextMax);
+  config.candidate_topk_blocks = fields.Int("candidate_topk_blocks", 1, kSelectionMax);
   config.candidate_block_size = fields.Int("candidate_block_size", 1, kWindowMax);
   if (!config.IsIndexSource(config.candidate_source_layer_id)) {
     fields.Refuse("candidate_source_layer_id", "layer {} is no index source", config.candidate_source_layer_id);
