@@ -78,13 +78,13 @@ std::vector<int64_t> PromptEnds() {
   for (int64_t p = 250; p <= 262; ++p) ends.push_back(p);
   if (!testing::kSanitized) return ends;
   std::vector<int64_t> spread;
-  for (size_t i = 0; i < ends.size(); i += 11) spread.push_back(ends[i]);
+  for (size_t i = 0; i < ends.size(); i += 23) spread.push_back(ends[i]);
   return spread;
 }
 
 TEST_P(BitsTest, ChunkSize) {
   for (const int64_t chunk : {1, 2, 3, 5, 17, 64}) {
-    if (testing::kSanitized && chunk < 17) continue;
+    if (testing::kSanitized && chunk != 17) continue;
     EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner_, 1, ids_, [=](int64_t) { return chunk; })), -1) << "chunks of " << chunk;
   }
 }
@@ -103,6 +103,7 @@ TEST_P(BitsTest, ChunkSizeInEveryNumericsMode) {
 
 TEST_P(BitsTest, PrefillRows) {
   for (const int32_t rows : {4, 16, 64}) {
+    if (testing::kSanitized && rows != 16) continue;
     const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, 2, rows);
     EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner, 0, ids_, [=](int64_t) { return rows; })), -1) << rows << " prefill rows";
   }
@@ -110,6 +111,7 @@ TEST_P(BitsTest, PrefillRows) {
 
 TEST_P(BitsTest, WorkerCount) {
   for (const int workers : {1, 3}) {
+    if (testing::kSanitized && workers == 1) continue;
     const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, workers, 64);
     EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner, 0, ids_, [](int64_t) { return 64; })), -1) << workers << " workers";
     EXPECT_EQ(FirstDifference(std::vector<float>(whole_.begin(), whole_.begin() + 40 * vocab_),
