@@ -1,8 +1,13 @@
 // `tessera chat`: a conversation in the terminal, in the model's own chat format.
 #include <editline/readline.h>
+#include <langinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <clocale>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -12,6 +17,7 @@
 
 #include "cli/commands.h"
 #include "cli/generation.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "core/file.h"
 #include "tokenizer/chat_parser.h"
@@ -34,11 +40,46 @@ struct ChatFlags {
   bool think = false;
 };
 
+constexpr int kEraseLine = 'U' - '@';  // Ctrl-U
+
+// The next byte from the terminal. Ctrl-C reads as the key that erases the line, SIGTERM as the end of input (-1).
+int ReadByte() {
+  for (;;) {
+    uint8_t byte = 0;
+    const ssize_t num_read = read(STDIN_FILENO, &byte, 1);
+    if (num_read == 1) return byte;
+    if (num_read == 0 || errno != EINTR || InterruptGuard::signal() == SIGTERM) return -1;
+    if (InterruptGuard::signal() == 0) continue;  // another signal, such as that of a resized window
+    InterruptGuard::ForgetInterrupt();
+    return kEraseLine;
+  }
+}
+
+// The next character for the line editor, which wants code points: a lead byte says how many bytes follow, six bits in each.
+int ReadKey(std::FILE*) {
+  const int lead = ReadByte();
+  if (lead < 0xc0) return lead;
+  const int num_more = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+  int code_point = lead & (0x3f >> num_more);
+  for (int i = 0; i < num_more; ++i) {
+    const int byte = ReadByte();
+    if ((byte & 0xc0) != 0x80) return byte;  // not the character it began as: the rest is what was typed
+    code_point = code_point << 6 | (byte & 0x3f);
+  }
+  return code_point;
+}
+
 // Lines from a terminal with editing and history, or from a pipe.
 class LineReader {
  public:
   LineReader() : interactive_(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
-    if (interactive_) using_history();
+    if (!interactive_) return;
+    // The editor drops what the locale has no characters for. Only the type of characters is taken: numbers are written as ever.
+    std::setlocale(LC_CTYPE, "");
+    if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
+    rl_catch_signals = 0;
+    rl_getc_function = ReadKey;
+    using_history();
   }
   bool interactive() const { return interactive_; }
   std::optional<std::string> Next() {
@@ -46,6 +87,7 @@ class LineReader {
       std::string line;
       return std::getline(std::cin, line) ? std::optional<std::string>(line) : std::nullopt;
     }
+    const InterruptGuard interrupt(InterruptGuard::Mode::kBreakReads);
     char* line = readline("> ");
     if (line == nullptr) return std::nullopt;
     std::string text(line);
@@ -79,17 +121,20 @@ class Conversation {
   }
   void SetThinking(bool on) { think_ = on; }
 
-  // Streams the answer to `text`. An interrupted answer stays in the conversation as far as it came.
-  void Answer(const std::string& text, bool show_reasoning) {
+  // Streams the answer to `text` and returns the signal that ended it, 0 if none did. An interrupted answer stays in the conversation as
+  // far as it came. At a terminal reasoning is shown too, and Ctrl-C pressed once more does not end the program.
+  int Answer(const std::string& text, bool interactive) {
     messages_.push_back({{"role", "user"}, {"content", text}});
     const RenderedChat rendered = RenderChat(ParseChatRequest({{"messages", messages_}, {"thinking", think_}}), format_);
     ChatParser parser(rendered.parse, *engine_.tokenizer());
     std::vector<ChatDelta> all;
+    bool after_reasoning = false;
     const auto show = [&](std::vector<ChatDelta> deltas) {
       for (ChatDelta& delta : deltas) {
         const bool reasoning = delta.kind == ChatDelta::Kind::kReasoning;
-        if (reasoning && show_reasoning) PrintNow("\033[2m" + delta.text + "\033[0m");
-        if (!reasoning) PrintNow(delta.text);
+        if (reasoning && interactive) PrintNow("\033[2m" + delta.text + "\033[0m");
+        if (!reasoning) PrintNow((after_reasoning && interactive ? "\n" : "") + delta.text);
+        after_reasoning = reasoning;
         all.push_back(std::move(delta));
       }
     };
@@ -98,14 +143,18 @@ class Conversation {
     request.max_tokens = flags_.generation.max_tokens;
     request.stop = flags_.generation.stop;
     request.ignore_eos = flags_.generation.ignore_eos;
+    int signal = 0;
     try {
       request.prompt_ids = PromptIds(rendered, *engine_.tokenizer());
       const std::vector<int64_t>& eos = engine_.config().eos_token_ids;
-      const GenerationResult result = Generate(engine_, std::move(request), [&](const Event& event) {
+      const auto on_event = [&](const Event& event) {
         std::vector<ChatDelta> deltas;
         if (event.token_id >= 0 && std::find(eos.begin(), eos.end(), event.token_id) == eos.end()) parser.FeedId(event.token_id, &deltas);
         show(std::move(deltas));
-      });
+      };
+      const InterruptGuard::Mode mode = interactive ? InterruptGuard::Mode::kEach : InterruptGuard::Mode::kOnce;
+      const GenerationResult result = Generate(engine_, std::move(request), on_event, mode);
+      signal = result.signal;
       std::vector<ChatDelta> rest;
       parser.Finish(result.end_reason == EndReason::kLength, &rest);
       show(std::move(rest));
@@ -118,6 +167,7 @@ class Conversation {
     Json message = {{"role", "assistant"}, {"content", answer.content}};
     if (answer.reasoning_content) message["reasoning_content"] = *answer.reasoning_content;
     messages_.push_back(std::move(message));
+    return signal;
   }
 
  private:
@@ -163,6 +213,9 @@ void Chat(ChatFlags& flags, CommandContext& context) {
   LineReader reader;
   if (reader.interactive()) PrintNow(fmt::format("Tessera, {} · /help for commands, Ctrl-D to leave\n", context.model_dir));
   Conversation conversation(*engine, flags);
+  // Between two answers too Ctrl-C leaves the conversation alone; without a terminal it ends the program, as SIGTERM always does.
+  std::optional<InterruptGuard> interrupt;
+  if (reader.interactive()) interrupt.emplace(InterruptGuard::Mode::kEach);
   while (const std::optional<std::string> line = reader.Next()) {
     if (line->empty()) continue;
     if (line->starts_with("/")) {
@@ -170,13 +223,19 @@ void Chat(ChatFlags& flags, CommandContext& context) {
       continue;
     }
     try {
-      conversation.Answer(*line, reader.interactive());
+      const int signal = conversation.Answer(*line, reader.interactive());
+      if (signal == SIGTERM || (signal != 0 && !reader.interactive())) {
+        context.exit_code = 128 + signal;
+        return;
+      }
+      if (reader.interactive()) InterruptGuard::ForgetInterrupt();
     } catch (const Error& error) {  // one question failed, not the conversation
       if (!reader.interactive()) throw;
       std::fprintf(stderr, "%s\n", error.what());
     }
   }
   if (reader.interactive()) PrintNow("\n");
+  if (reader.interactive() && InterruptGuard::signal() == SIGTERM) context.exit_code = 128 + SIGTERM;
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ void Report(const std::string& model_dir, const std::vector<std::string>& proble
 void AddCheckCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("check", "validates a checkpoint completely and lists every problem; exit code 1 if there is any");
   const auto deep = std::make_shared<bool>(false);
-  command->add_option("MODEL", context.model_dir, "model directory");
+  command->add_option("MODEL", context.model_dir, "model directory")->check(RefuseEmptyName);
   command->add_flag("--deep", *deep, "also read every weight: NaN and infinity");
   command->callback([&context, deep] { Report(context.model_dir, FindProblems(context.model_dir, *deep), context); });
 }

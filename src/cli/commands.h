@@ -13,6 +13,9 @@ struct CommandContext {
   int exit_code = 0;
 };
 
+// A check for options that name a file or directory: an empty one is a variable that was not set, not a wish for the default.
+std::string RefuseEmptyName(const std::string& text);
+
 void AddRunCommand(CLI::App& app, CommandContext& context);
 void AddChatCommand(CLI::App& app, CommandContext& context);
 void AddEvalCommand(CLI::App& app, CommandContext& context);

@@ -1,9 +1,14 @@
 #include "cli/generation.h"
 
+#include <charconv>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 
-#include "cli/interrupt.h"
 #include "core/check.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -15,6 +20,14 @@ namespace {
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Negative and too large numbers, which the conversion to an unsigned type would wrap or cut.
+std::string IsUnsignedNumber(const std::string& text) {
+  uint64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && stop == text.data() + text.size()) return {};
+  return fmt::format("{} is not a whole number from 0 to {}", text, UINT64_MAX);
 }
 
 }  // namespace
@@ -45,8 +58,11 @@ void AddGenerationFlags(CLI::App& command, GenerationFlags& flags) {
                                    "keep the most probable tokens that sum to this (default: generation_config.json)");
   flags.top_k = command.add_option("--top-k", flags.sampling.top_k, "keep this many of the most probable tokens; 0: all");
   command.add_option("--min-p", flags.sampling.min_p, "keep tokens at least this times as probable as the best")->capture_default_str();
-  command.add_option("--seed", flags.sampling.seed, "the same seed and prompt give the same text")->capture_default_str();
-  command.add_option("--stop", flags.stop, "a text that ends the answer; may be repeated");
+  command.add_option("--seed", flags.sampling.seed, "the same seed and prompt give the same text")
+      ->check(IsUnsignedNumber)
+      ->capture_default_str();
+  // One text each time: a second would be the PROMPT.
+  command.add_option("--stop", flags.stop, "a text that ends the answer; may be repeated")->allow_extra_args(false);
   command.add_flag("--ignore-eos", flags.ignore_eos, "go on after the end token");
   command.add_flag("--memory-plan", flags.memory_plan, "print what needs how much memory, and exit");
 }
@@ -57,8 +73,13 @@ void ApplyGenerationConfig(const std::string& model_dir, GenerationFlags& flags)
   const Json config = ReadJsonFile(path);
   const auto apply = [&](CLI::Option* option, const char* name, auto& value) {
     if (option->count() > 0 || !config.contains(name)) return;
+    using Value = std::decay_t<decltype(value)>;
     if (!config[name].is_number()) Fail("{}: {}: a number was expected", path, name);
-    value = config[name].get<std::decay_t<decltype(value)>>();
+    const double number = config[name].get<double>();
+    const double largest = static_cast<double>(std::numeric_limits<Value>::max());
+    if (std::fabs(number) > largest || (std::is_integral_v<Value> && number != std::trunc(number)))
+      Fail("{}: {}: {} is not {} number in its range", path, name, config[name].dump(), std::is_integral_v<Value> ? "a whole" : "a");
+    value = static_cast<Value>(number);
   };
   if (config.contains("do_sample") && config["do_sample"] == false && flags.temperature->count() == 0)
     flags.sampling.temperature = 0;
@@ -68,9 +89,9 @@ void ApplyGenerationConfig(const std::string& model_dir, GenerationFlags& flags)
   apply(flags.top_k, "top_k", flags.sampling.top_k);
 }
 
-GenerationResult Generate(Engine& engine, Request request, const std::function<void(const Event&)>& on_event) {
+GenerationResult Generate(Engine& engine, Request request, const std::function<void(const Event&)>& on_event, InterruptGuard::Mode mode) {
   GenerationResult result;
-  const InterruptGuard interrupt;
+  const InterruptGuard interrupt(mode);
   const Ticket ticket = engine.Submit(std::move(request));
   const auto start = std::chrono::steady_clock::now();
   auto first_token = start;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/interrupt.h"
 #include "engine/engine.h"
 
 namespace tessera {
@@ -38,7 +39,8 @@ struct GenerationResult {
   double decode_seconds = 0;   // for the rest
 };
 // Runs one request to its end or to a signal; `on_event` sees every event. Throws Error when the request fails.
-GenerationResult Generate(Engine& engine, Request request, const std::function<void(const Event&)>& on_event);
+GenerationResult Generate(Engine& engine, Request request, const std::function<void(const Event&)>& on_event,
+                          InterruptGuard::Mode mode = InterruptGuard::Mode::kOnce);
 
 // The ledger of --memory-plan.
 std::string MemoryPlan(Engine& engine, bool json);

@@ -237,7 +237,7 @@ void AddInspectCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command =
       app.add_subcommand("inspect", "shows what a model is: config, tensors by group, bytes per token, KV bytes, Engram tables");
   const auto options = std::make_shared<InspectOptions>();
-  command->add_option("MODEL", context.model_dir, "model directory; config.json alone is enough");
+  command->add_option("MODEL", context.model_dir, "model directory; config.json alone is enough")->check(RefuseEmptyName);
   command->add_option("--batch", options->batch, "also the weight bytes of a step at this batch size")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();

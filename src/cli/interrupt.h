@@ -3,15 +3,26 @@
 
 namespace tessera {
 
-// While one exists, SIGINT and SIGTERM set a flag instead of ending the process; a second SIGINT ends it.
+// While one exists, SIGINT and SIGTERM set a flag instead of ending the process. Guards nest: the inner one says what signals do, the flag
+// is one for all.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  enum class Mode {
+    kOnce,        // a second signal of the kind ends the process: a long step can be given up
+    kEach,        // every one sets the flag
+    kBreakReads,  // the same, and a read that waits returns with EINTR
+  };
+  explicit InterruptGuard(Mode mode);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  int signal() const;  // 0: none came
+  static int signal();  // 0: none came
+  // Forgets a SIGINT that has been answered; a SIGTERM stays.
+  static void ForgetInterrupt();
+
+ private:
+  Mode outer_mode_;
 };
 
 }  // namespace tessera

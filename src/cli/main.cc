@@ -3,9 +3,11 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -74,7 +76,8 @@ int Main(int argc, char** argv) {
   app.fallthrough();
   app.prefix_command(false);
   app.add_option("-m,--model", context.model_dir,
-                 "model directory: config.json, *.safetensors, tokenizer.json (default: the embedded model)");
+                 "model directory: config.json, *.safetensors, tokenizer.json (default: the embedded model)")
+      ->check(RefuseEmptyName);
   app.add_flag("--json", context.json, "print one JSON object on stdout and nothing else there");
   app.add_option("--log-level", log_level, "what goes to stderr")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
@@ -102,7 +105,10 @@ int Main(int argc, char** argv) {
     FlushOutput();
     return context.exit_code;
   } catch (const CLI::Success& success) {  // --help, --version
-    return app.exit(success);
+    const int code = app.exit(success);
+    if (std::fflush(stdout) == 0) return code;
+    std::fprintf(stderr, "tessera: cannot write to standard output: %s\n", std::strerror(errno));
+    return 1;
   } catch (const CLI::ExtrasError&) {
     std::vector<std::string> extras = app.remaining(true);
     return UsageError(extras.empty() ? "unexpected argument" : DescribeExtra(extras.front(), app, current()), current());
@@ -127,6 +133,9 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
+
+std::string RefuseEmptyName(const std::string& text) { return text.empty() ? "the name is empty" : ""; }
+
 }  // namespace tessera
 
 int main(int argc, char** argv) { return tessera::Main(argc, argv); }

@@ -45,6 +45,10 @@ def check_usage():
     expect_error(2, r"'x' is not a token id", "run", "--ids", "1,x")
     expect_error(2, r"--numerics", "run", "--numerics", "bf8", "x")
     expect_error(2, r"one of --ids-file and --text-file", "eval")
+    expect_error(2, r"-1 is not a whole number", "run", "--seed", "-1", "x")
+    expect_error(2, r"the name is empty", "run", "-m", "", "x")
+    options = ("Once upon", "-n", "4", "--temperature", "0")
+    expect(tessera("run", "--stop", "zzz", *options).stdout == tessera("run", *options).stdout, "--stop takes one text, not the prompt")
     result = tessera("run", "--help")
     expect(result.returncode == 0 and "--temperature" in result.stdout, "run --help", result)
 
@@ -77,6 +81,7 @@ def check_files(folder):
     if os.path.exists("/dev/full"):
         expect_error(1, r"/dev/full: .*No space left", "eval", "--ids-file", ids, "--dump", "/dev/full")
         with open("/dev/full", "w") as full:
+            expect(tessera("--help", stdout=full).returncode == 1, "--help on a full device")
             for arguments in (["run", "Once", "-n", "3"], ["run", "Once", "-n", "3", "--json"], ["inspect"], ["tokenize", "hello"]):
                 result = tessera(*arguments, stdout=full)
                 expect(result.returncode == 1 and "standard output" in result.stderr, arguments, "on a full device", result)
