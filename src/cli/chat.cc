@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
@@ -44,15 +43,13 @@ constexpr int kEraseLine = 'U' - '@';  // Ctrl-U
 
 // The next byte from the terminal. Ctrl-C reads as the key that erases the line, SIGTERM as the end of input (-1).
 int ReadByte() {
-  for (;;) {
-    uint8_t byte = 0;
-    const ssize_t num_read = read(STDIN_FILENO, &byte, 1);
-    if (num_read == 1) return byte;
-    if (num_read == 0 || errno != EINTR || InterruptGuard::signal() == SIGTERM) return -1;
-    if (InterruptGuard::signal() == 0) continue;  // another signal, such as that of a resized window
+  if (!InterruptGuard::WaitForInput(STDIN_FILENO)) {
+    if (InterruptGuard::signal() == SIGTERM) return -1;
     InterruptGuard::ForgetInterrupt();
     return kEraseLine;
   }
+  uint8_t byte = 0;
+  return read(STDIN_FILENO, &byte, 1) == 1 ? byte : -1;
 }
 
 // The next character for the line editor, which wants code points: a lead byte says how many bytes follow, six bits in each.
@@ -87,7 +84,6 @@ class LineReader {
       std::string line;
       return std::getline(std::cin, line) ? std::optional<std::string>(line) : std::nullopt;
     }
-    const InterruptGuard interrupt(InterruptGuard::Mode::kBreakReads);
     char* line = readline("> ");
     if (line == nullptr) return std::nullopt;
     std::string text(line);

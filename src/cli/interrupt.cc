@@ -1,7 +1,8 @@
 #include "cli/interrupt.h"
 
+#include <poll.h>
+
 #include <csignal>
-#include <initializer_list>
 
 namespace tessera {
 namespace {
@@ -17,10 +18,10 @@ void OnSignal(int signal) {
 void HandleSignals(InterruptGuard::Mode mode) {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  // Writes must not break off: their text would be lost.
-  action.sa_flags = mode == InterruptGuard::Mode::kBreakReads ? 0 : SA_RESTART;
+  action.sa_flags = SA_RESTART;  // writes must not break off: their text would be lost
   if (mode == InterruptGuard::Mode::kOnce) action.sa_flags |= static_cast<int>(SA_RESETHAND);
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
   active_mode = mode;
 }
 
@@ -34,16 +35,30 @@ InterruptGuard::InterruptGuard(Mode mode) : outer_mode_(active_mode) {
 InterruptGuard::~InterruptGuard() {
   if (--num_guards > 0) {
     HandleSignals(outer_mode_);
-    return;
+  } else {
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
   }
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
 }
 
 int InterruptGuard::signal() { return last_signal; }
 
 void InterruptGuard::ForgetInterrupt() {
   if (last_signal == SIGINT) last_signal = 0;
+}
+
+bool InterruptGuard::WaitForInput(int file) {
+  // Signals come in only while ppoll waits: none slips in between the look at the flag and the wait.
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGINT);
+  sigaddset(&blocked, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  pollfd input = {file, POLLIN, 0};
+  while (last_signal == 0 && ppoll(&input, 1, nullptr, &before) < 0) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return last_signal == 0;
 }
 
 }  // namespace tessera

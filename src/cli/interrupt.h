@@ -8,9 +8,8 @@ namespace tessera {
 class InterruptGuard {
  public:
   enum class Mode {
-    kOnce,        // a second signal of the kind ends the process: a long step can be given up
-    kEach,        // every one sets the flag
-    kBreakReads,  // the same, and a read that waits returns with EINTR
+    kOnce,  // a second signal of the kind ends the process: a long step can be given up
+    kEach,  // every one sets the flag
   };
   explicit InterruptGuard(Mode mode);
   ~InterruptGuard();
@@ -20,6 +19,8 @@ class InterruptGuard {
   static int signal();  // 0: none came
   // Forgets a SIGINT that has been answered; a SIGTERM stays.
   static void ForgetInterrupt();
+  // Waits until a file has something to read (true) or the flag is set (false).
+  static bool WaitForInput(int file);
 
  private:
   Mode outer_mode_;

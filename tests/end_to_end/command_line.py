@@ -45,8 +45,11 @@ def check_usage():
     expect_error(2, r"'x' is not a token id", "run", "--ids", "1,x")
     expect_error(2, r"--numerics", "run", "--numerics", "bf8", "x")
     expect_error(2, r"one of --ids-file and --text-file", "eval")
-    expect_error(2, r"-1 is not a whole number", "run", "--seed", "-1", "x")
-    expect_error(2, r"the name is empty", "run", "-m", "", "x")
+    expect_error(2, r"--seed: -1 is not a whole number", "run", "x", "--seed", "-1")
+    expect_error(2, r"--seed: 18446744073709551616 is not a whole number", "run", "x", "--seed", "18446744073709551616")
+    expect_error(2, r"--decode-from: Value -1 not in range 0 to 1099511627776", "eval", "--ids-file", "x", "--decode-from", "-1")
+    for arguments in (["run", "x", "-m", ""], ["inspect", ""], ["check", ""], ["eval", "--ids-file", "x", "--dump", ""]):
+        expect_error(2, r"the name is empty", *arguments)
     options = ("Once upon", "-n", "4", "--temperature", "0")
     expect(tessera("run", "--stop", "zzz", *options).stdout == tessera("run", *options).stdout, "--stop takes one text, not the prompt")
     result = tessera("run", "--help")
@@ -76,6 +79,9 @@ def check_files(folder):
     for text, pattern in bad_lists.items():
         ids.write_text(text)
         expect_error(1, pattern, "eval", "--ids-file", ids)
+    ids.write_text("[[0], []]")
+    expect_error(1, r"ids.json, list 1: a list of ids is empty", "eval", "--ids-file", ids)
+    expect_error(1, r"latin1.txt: not valid UTF-8 at byte 3", "eval", "--text-file", bad)
     ids.write_text("[0, 884, 511]")
     expect_error(1, r"cannot (open|write)", "eval", "--ids-file", ids, "--dump", "/proc/nothing.safetensors")
     if os.path.exists("/dev/full"):
@@ -92,6 +98,16 @@ def check_files(folder):
         (broken / missing).unlink()
         expect_error(1, re.escape(missing), "run", "-m", broken, "x")
         shutil.rmtree(broken)
+
+
+def check_generation_config(folder):
+    model = folder / "configured"
+    shutil.copytree(TINY, model)
+    config = model / "generation_config.json"
+    for text, pattern in {'{"top_k": 1e300}': "top_k: 1e.300 is not a whole number", '{"top_k": 2.5}': "top_k: 2.5 is not a whole number",
+                          '{"temperature": 1e39}': "temperature: 1e.39 is not a number", '{"top_p": "x"}': "a number was expected"}.items():
+        config.write_text(text)
+        expect_error(1, r"generation_config.json: .*" + pattern, "run", "-m", model, "x")
 
 
 def check_determinism():
@@ -126,6 +142,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_usage()
     check_requests()
     check_files(Path(temporary))
+    check_generation_config(Path(temporary))
     check_determinism()
     check_interrupt()
     check_chat()
