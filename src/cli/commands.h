@@ -8,7 +8,8 @@
 namespace tessera {
 
 struct CommandContext {
-  std::string model_dir;  // -m, or the embedded model
+  std::string model_dir;        // -m, or the embedded model
+  bool embedded_model = false;  // it is the embedded model
   bool json = false;      // one JSON object on stdout and nothing else there
   int exit_code = 0;
 };

@@ -67,7 +67,9 @@ int UsageError(const std::string& message, const CLI::App* command) {
 }
 
 int Main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error of the write, not the end of the process
+  // A reader that went away and a limit on the size of files are errors of the write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   CommandContext context;
   std::string log_level = "warning";
   CLI::App app("Runs DeepSeek-V4 and V4.1 class Mixture-of-Experts models on CPUs, straight from their safetensors.", "tessera");
@@ -94,7 +96,10 @@ int Main(int argc, char** argv) {
   app.parse_complete_callback([&] {
     SetUpLog(log_level);
     LowerTierFromEnvironment();
-    if (context.model_dir.empty()) context.model_dir = EmbeddedModelDir();
+    if (context.model_dir.empty()) {
+      context.model_dir = EmbeddedModelDir();
+      context.embedded_model = true;
+    }
   });
   const auto current = [&app]() -> const CLI::App* {
     const std::vector<CLI::App*> parsed = app.get_subcommands();

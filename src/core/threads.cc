@@ -12,6 +12,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 
 #include "core/check.h"
 
@@ -86,14 +87,22 @@ WorkerPool::WorkerPool(Options options) : num_workers_(options.num_workers) {
   }
   for (int worker_idx = 1; worker_idx < num_workers_; ++worker_idx) {
     const int cpu = pin ? cpus[worker_idx] : -1;
-    threads_.emplace_back([this, worker_idx, cpu] {
-      if (cpu >= 0) PinCurrentThread({cpu});
-      WorkerMain(worker_idx);
-    });
+    try {
+      threads_.emplace_back([this, worker_idx, cpu] {
+        if (cpu >= 0) PinCurrentThread({cpu});
+        WorkerMain(worker_idx);
+      });
+    } catch (const std::system_error& error) {  // a limit on processes, most likely that of a container
+      Stop();
+      Fail("cannot start worker {} of {} ({}): lower --threads or raise the limit on processes", worker_idx + 1, num_workers_,
+           error.what());
+    }
   }
 }
 
-WorkerPool::~WorkerPool() {
+WorkerPool::~WorkerPool() { Stop(); }
+
+void WorkerPool::Stop() {
   stopping_ = true;
   Publish(generation_, generation_.value.load(std::memory_order_relaxed) + 1);
   for (std::thread& thread : threads_) thread.join();

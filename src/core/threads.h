@@ -22,6 +22,7 @@ class WorkerPool {
     bool pin = true;  // worker i to the i-th usable core, the constructing thread (worker 0) until destruction; refusals are ignored
   };
 
+  // Throws Error when the host refuses a thread.
   explicit WorkerPool(Options options);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -46,6 +47,7 @@ class WorkerPool {
     std::atomic<uint32_t> num_parked{0};  // threads that wait, or are about to wait, in the kernel
   };
   void WorkerMain(int worker_idx);
+  void Stop();
   void WaitWhileEqual(Counter& counter, uint32_t old) const noexcept;
   static void Publish(Counter& counter, uint32_t value) noexcept;
 
@@ -54,9 +56,9 @@ class WorkerPool {
   Function function_ = nullptr;
   void* argument_ = nullptr;
   bool stopping_ = false;
-  Counter generation_;       // bumped by Run: work is ready
-  Counter arrived_;          // workers inside the current barrier
-  Counter barrier_phase_;    // bumped by the last to arrive
+  Counter generation_;     // bumped by Run: work is ready
+  Counter arrived_;        // workers inside the current barrier
+  Counter barrier_phase_;  // bumped by the last to arrive
   std::vector<std::thread> threads_;
   std::vector<int> caller_cpus_;  // where the constructing thread might run before it was pinned; empty: it was not
   std::thread::id caller_;

@@ -110,6 +110,23 @@ def check_generation_config(folder):
         expect_error(1, r"generation_config.json: .*" + pattern, "run", "-m", model, "x")
 
 
+def check_selfcheck(folder):
+    """A build beside a model whose weights are sound and wrong: the answers tell."""
+    house = folder / "house"
+    (house / "build" / "release").mkdir(parents=True)
+    binary = shutil.copy(BINARY, house / "build" / "release" / "tessera")
+    shutil.copytree(TINY, house / "models" / "tiny")
+    shard = house / "models" / "tiny" / "model-00001-of-00002.safetensors"
+    data = bytearray(shard.read_bytes())
+    header_bytes = int.from_bytes(data[:8], "little")
+    entry = json.loads(data[8 : 8 + header_bytes])["embed.weight"]
+    begin, end = (8 + header_bytes + offset for offset in entry["data_offsets"])
+    data[begin:end] = data[end - 512 : end] + data[begin : end - 512]  # every token has its neighbour's row of 256 bf16
+    shard.write_bytes(data)
+    result = subprocess.run([binary, "selfcheck"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    expect(result.returncode == 1 and re.search(r"FAIL known answers: \d+ of 34", result.stdout), "selfcheck of a wrong model", result)
+
+
 def check_determinism():
     first, second = (tessera("run", "Once upon a time", "-n", "24").stdout for _ in range(2))
     expect(first == second and len(first) > 20, "the same command prints the same text", first, second)
@@ -143,6 +160,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_requests()
     check_files(Path(temporary))
     check_generation_config(Path(temporary))
+    check_selfcheck(Path(temporary))
     check_determinism()
     check_interrupt()
     check_chat()
