@@ -12,8 +12,8 @@ struct CheckResult {
   std::string detail;  // what was compared and how far it was off
 };
 
-// Kernels of every tier the CPU has against the scalar tier, then the model in `model_dir` on every tier: its greedy answer must be the
-// same on 1 and more workers to the bit, and across tiers within the rounding of the format. Restores the active tier.
+// The matrix products of every tier this CPU has against the exact ones, then the model in `model_dir` on every tier: its logits must be
+// finite and equal to the bit on one worker and on several, in different chunks. Restores the active tier.
 std::vector<CheckResult> RunSelfcheck(const std::string& model_dir);
 
 }  // namespace tessera
