@@ -14,6 +14,7 @@ Step Step::Allocate(Arena& arena, int32_t max_rows, int32_t padding_slot) {
   step.position = arena.Allocate<int64_t>(max_rows);
   step.slot = arena.Allocate<int32_t>(max_rows);
   step.valid = arena.Allocate<uint8_t>(max_rows);
+  step.depth = arena.Allocate<int32_t>(max_rows);
   step.row_failed = arena.Allocate<uint8_t>(max_rows);
   step.logit_row = arena.Allocate<int32_t>(max_rows);
   step.segments = arena.Allocate<Segment>(max_rows);
@@ -35,6 +36,7 @@ void Step::AddSegment(int32_t slot_idx, int64_t start_pos, const int32_t* token_
     position[row] = start_pos + i;
     slot[row] = slot_idx;
     valid[row] = 1;
+    depth[row] = kFullDepth;
     if (i >= count - num_logits) logit_row[num_logit_rows++] = row;
   }
   num_rows += count;
@@ -47,6 +49,7 @@ void Step::Pad(int32_t bucket_rows, bool run) {
     position[row] = row - num_rows;
     slot[row] = padding_slot;
     valid[row] = 0;
+    depth[row] = kFullDepth;
   }
   if (run && bucket_rows > num_rows) {
     segments[num_segments++] = {padding_slot, num_rows, bucket_rows - num_rows, 0};

@@ -16,6 +16,8 @@ struct Segment {
   int64_t start_pos = 0;  // position of the first row: tokens of the sequence already processed
 };
 
+constexpr int32_t kFullDepth = INT32_MAX;
+
 struct Step {
   int32_t max_rows = 0;
   int32_t padding_slot = 0;  // caches that rows beyond the real ones write to
@@ -23,11 +25,13 @@ struct Step {
   int32_t num_rows = 0;  // rows that kernels run: the real ones, or a whole bucket when padding is run too
   int32_t num_segments = 0;
   int32_t num_logit_rows = 0;
+  int32_t bucket_idx = 0;  // of the plan to replay: decided with the rest of the step, so that every rank replays the same
 
   int32_t* token_id = nullptr;    // [max_rows]
   int64_t* position = nullptr;    // [max_rows]
   int32_t* slot = nullptr;        // [max_rows]
   uint8_t* valid = nullptr;       // [max_rows] 0 on padding rows
+  int32_t* depth = nullptr;       // [max_rows] layers the row passes in full (model/encoder_shortcut.h); kFullDepth: all
   uint8_t* row_failed = nullptr;  // [max_rows] set by a replay when the row's request must fail (a scale byte 255 in a table row)
   int32_t* logit_row = nullptr;   // [max_rows] rows that want logits, ascending; output row i belongs to row logit_row[i]
   Segment* segments = nullptr;    // [max_rows]
@@ -37,7 +41,7 @@ struct Step {
   // Empties the step.
   void Clear();
   // Appends a segment of `num_rows` tokens of the sequence in `slot`, the first at `start_pos`. Aborts when the step is full.
-  // Logits are wanted for the last `num_logits` of them.
+  // Logits are wanted for the last `num_logits` of them. Every row passes all layers unless its depth is lowered afterwards.
   void AddSegment(int32_t slot, int64_t start_pos, const int32_t* token_ids, int32_t num_rows, int32_t num_logits);
   // Fills rows [num_rows, bucket_rows) with padding: one segment on the padding slot, valid = 0, no logits. When `run` is set kernels
   // process them like any other row, otherwise they stop at the real ones.

@@ -60,12 +60,12 @@ void StepRunner::Replay() { ReplayInBucket(plans_->BucketFor(step_.num_rows), fa
 
 void StepRunner::ReplayInBucket(int bucket_idx, bool run_padding) {
   step_.Pad(plans_->buckets()[static_cast<size_t>(bucket_idx)], run_padding);
-  last_bucket_ = bucket_idx;
-  plans_->Replay(bucket_idx);
+  step_.bucket_idx = bucket_idx;
+  plans_->Replay(step_.bucket_idx);
 }
 
 View<const float> StepRunner::logits() const {
-  const View<float> logits = outputs_[static_cast<size_t>(last_bucket_)].logits;
+  const View<float> logits = outputs_[static_cast<size_t>(step_.bucket_idx)].logits;
   return logits.Rows(0, step_.num_logit_rows);
 }
 

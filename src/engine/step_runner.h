@@ -63,7 +63,6 @@ class StepRunner {
   StepRecord record_;
   std::vector<ForwardOutputs> outputs_;  // by bucket
   std::unique_ptr<PlanSet> plans_;
-  int last_bucket_ = 0;
 };
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 // arguments point to.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <new>
 #include <span>
@@ -15,11 +16,20 @@
 
 namespace tessera {
 
+// What an op cannot do without: bytes that have to come from memory (weights, caches; no activations) and floating-point operations
+// (2 per multiply-add). Follows from the data of the step that was replayed last.
+struct OpCost {
+  int64_t bytes = 0;
+  int64_t flops = 0;
+};
+
 struct Op {
   using Function = void (*)(const void* arguments, const WorkerContext& worker) noexcept;
+  using Cost = OpCost (*)(const void* arguments) noexcept;
   uint16_t region = 0;  // model/regions.h
   Function function = nullptr;
   const void* arguments = nullptr;
+  Cost cost = nullptr;  // null: activations only
 };
 
 class Plan {
@@ -55,7 +65,7 @@ class PlanBuilder {
   void RequireScratch(size_t bytes) { scratch_bytes_ = bytes > scratch_bytes_ ? bytes : scratch_bytes_; }
 
   // Appends an op: `body(worker)` is called on every worker. The callable is copied into the arguments arena, so it may hold views,
-  // pointers and numbers, and nothing that owns.
+  // pointers and numbers, and nothing that owns. A callable with a method `OpCost Cost() const noexcept` says what it costs.
   template <class F>
   void Add(uint16_t region, F body) {
     static_assert(std::is_trivially_destructible_v<F> && std::is_trivially_copyable_v<F>, "an op owns nothing");
@@ -63,6 +73,10 @@ class PlanBuilder {
     new (place) F(std::move(body));
     ops_.push_back(
         {region, [](const void* arguments, const WorkerContext& worker) noexcept { (*static_cast<const F*>(arguments))(worker); }, place});
+    if constexpr (requires(const F& op) {
+                    { op.Cost() } noexcept -> std::same_as<OpCost>;
+                  })
+      ops_.back().cost = [](const void* arguments) noexcept { return static_cast<const F*>(arguments)->Cost(); };
   }
 
   // Copies a list of arguments to where an op may keep a span of it.
