@@ -29,6 +29,8 @@ struct OpCost {
   }
 };
 
+class Timing;
+
 struct Op {
   using Function = void (*)(const void* arguments, const WorkerContext& worker) noexcept;
   using Cost = OpCost (*)(const void* arguments) noexcept;
@@ -45,6 +47,8 @@ class Plan {
 
   // Runs every op on every worker with a barrier between ops. `scratch`: one buffer a worker of at least scratch_bytes().
   void Replay(WorkerPool& pool, std::span<uint8_t* const> scratch) const noexcept;
+  // The same; fills `timing`'s samples and records the step, of `num_rows` rows.
+  void ReplayTimed(WorkerPool& pool, std::span<uint8_t* const> scratch, int32_t num_rows, Timing& timing) const noexcept;
 
   int32_t bucket_rows() const { return bucket_rows_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
