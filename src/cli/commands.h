@@ -26,5 +26,6 @@ void AddTokenizeCommand(CLI::App& app, CommandContext& context);
 void AddRenderCommand(CLI::App& app, CommandContext& context);
 void AddSelfcheckCommand(CLI::App& app, CommandContext& context);
 void AddBenchCommand(CLI::App& app, CommandContext& context);
+void AddSynthCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace tessera

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
+#include <utility>
 
 #include "core/memory_report.h"
+#include "engine/profile.h"
 
 namespace tessera {
 namespace {
@@ -48,48 +49,24 @@ Json PhaseToJson(const PhaseReport& phase, const MachineRates& rates) {
           {"percent_of_dot_peak", Percent(phase.gflop_per_s(), rates.DotGflopPerS())}};
 }
 
-Json RegionToJson(const char* phase, const TimingReport& bucket, const RegionReport& region) {
-  return {{"phase", phase},
-          {"bucket", bucket.bucket_rows},
-          {"steps", bucket.num_steps},
-          {"region", region.name},
-          {"ops", region.num_ops},
-          {"ms_min", region.seconds_min * 1e3},
-          {"ms_median", region.seconds_median * 1e3},
-          {"ms_total", region.seconds_total * 1e3},
-          {"percent", Percent(region.seconds_total, bucket.step.seconds_total)},
-          {"bytes", region.bytes},
-          {"flops", region.flops},
-          {"gb_per_s", region.bytes_per_second() / 1e9},
-          {"gflop_per_s", region.flops_per_second() / 1e9}};
-}
-
-void AddRegions(const char* phase, const PhaseReport& report, Json& regions) {
+// One entry a region, and "outside" and "step", each with the phase and bucket it belongs to.
+void AddRegions(const char* phase, const PhaseReport& report, double stream_gb_per_s, Json& regions) {
   for (const TimingReport& bucket : report.timing) {
-    for (const RegionReport& region : bucket.regions) regions.push_back(RegionToJson(phase, bucket, region));
-    regions.push_back(RegionToJson(phase, bucket, bucket.outside));
-    regions.push_back(RegionToJson(phase, bucket, bucket.step));
+    Json profile = ProfileJson(bucket, stream_gb_per_s);
+    profile["regions"].push_back(profile["outside"]);
+    profile["regions"].push_back(profile["step"]);
+    for (Json& region : profile["regions"]) {
+      region["phase"] = phase;
+      region["bucket_rows"] = bucket.bucket_rows;
+      region["steps"] = bucket.num_steps;
+      region["rows"] = bucket.num_rows;
+      regions.push_back(std::move(region));
+    }
   }
 }
 
-void AddRegionTable(const char* phase, const PhaseReport& report, std::string& text) {
-  const auto line = [&](const TimingReport& bucket, const RegionReport& region) {
-    const double steps = static_cast<double>(bucket.num_steps);
-    fmt::format_to(std::back_inserter(text), "  {:<10} {:>4}  {:>9.3f} {:>9.3f} {:>10.3f}  {:>5.1f} %  {:>10} {:>7.2f} {:>9.1f}\n",
-                   region.name, region.num_ops, region.seconds_min * 1e3, region.seconds_median * 1e3, region.seconds_total * 1e3,
-                   Percent(region.seconds_total, bucket.step.seconds_total),
-                   FormatBytes(static_cast<int64_t>(static_cast<double>(region.bytes) / steps)), region.bytes_per_second() / 1e9,
-                   region.flops_per_second() / 1e9);
-  };
-  for (const TimingReport& bucket : report.timing) {
-    text += fmt::format("\n{}: {} steps of {} to {} rows in the bucket of {}\n", phase, bucket.num_steps, bucket.num_rows_min,
-                        bucket.num_rows_max, bucket.bucket_rows);
-    text += fmt::format("  {:<10} {:>4}  {:>9} {:>9} {:>10}  {:>7}  {:>10} {:>7} {:>9}\n", "region", "ops", "ms min", "median", "total",
-                        "share", "bytes/step", "GB/s", "GFLOP/s");
-    for (const RegionReport& region : bucket.regions) line(bucket, region);
-    line(bucket, bucket.outside);
-    line(bucket, bucket.step);
-  }
+void AddRegionTables(const char* phase, const PhaseReport& report, double stream_gb_per_s, std::string& text) {
+  for (const TimingReport& bucket : report.timing) text += fmt::format("\n{}, {}", phase, FormatProfile(bucket, stream_gb_per_s));
 }
 
 }  // namespace
@@ -101,7 +78,8 @@ Json MachineToJson(const MachineReport& report) {
   json["by_workers"] = Json::array();
   for (const MachineRates& rates : report.by_workers) AddRates(rates, json["by_workers"].emplace_back());
   json["lower_tiers"] = Json::array();
-  for (const auto& [tier, rates] : report.lower_tiers) json["lower_tiers"].push_back({{"tier", tier}, {"fma_gflop_per_s", rates.fma_gflop_per_s.median}});
+  for (const auto& [tier, rates] : report.lower_tiers)
+    json["lower_tiers"].push_back({{"tier", tier}, {"fma_gflop_per_s", rates.fma_gflop_per_s.median}});
   return json;
 }
 
@@ -132,13 +110,13 @@ Json BenchToJson(const BenchReport& report, bool profile) {
       prefill["token_by_token_tokens_per_s"] = report.token_by_token_tokens_per_s;
       prefill["chunked_over_token_by_token"] = report.prefill->tokens_per_s.median / report.token_by_token_tokens_per_s;
     }
-    if (profile) AddRegions("prefill", *report.prefill, json["regions"]);
+    if (profile) AddRegions("prefill", *report.prefill, report.rates.stream_gb_per_s.median, json["regions"]);
   }
   if (report.decode) {
     Json& decode = json["decode"] = PhaseToJson(*report.decode, report.rates);
     decode["batch"] = report.options.batch;
     decode["context"] = report.options.context;
-    if (profile) AddRegions("decode", *report.decode, json["regions"]);
+    if (profile) AddRegions("decode", *report.decode, report.rates.stream_gb_per_s.median, json["regions"]);
   }
   return json;
 }
@@ -152,10 +130,10 @@ std::string BenchToText(const BenchReport& report, bool profile) {
     return fmt::format("{:.2f} tokens/s ({:.2f} to {:.2f})", spread.median, spread.min, spread.max);
   };
   if (const auto& prefill = report.prefill) {
-    text += fmt::format("prefill {} tokens at context {}: {}, {} steps of up to {} rows, {:.2f} ms each; {:.1f} GFLOP/s = {:.1f} % of the dot peak\n",
-                        report.options.prefill, report.options.context, rate(prefill->tokens_per_s), prefill->num_steps,
-                        prefill->rows_per_step, 1e3 / prefill->steps_per_s(), prefill->gflop_per_s(),
-                        Percent(prefill->gflop_per_s(), rates.DotGflopPerS()));
+    text += fmt::format(
+        "prefill {} tokens at context {}: {}, {} steps of up to {} rows, {:.2f} ms each; {:.1f} GFLOP/s = {:.1f} % of the dot peak\n",
+        report.options.prefill, report.options.context, rate(prefill->tokens_per_s), prefill->num_steps, prefill->rows_per_step,
+        1e3 / prefill->steps_per_s(), prefill->gflop_per_s(), Percent(prefill->gflop_per_s(), rates.DotGflopPerS()));
     if (report.token_by_token_tokens_per_s > 0)
       text += fmt::format("  token by token {:.2f} tokens/s: chunks are {:.2f} times as fast\n", report.token_by_token_tokens_per_s,
                           prefill->tokens_per_s.median / report.token_by_token_tokens_per_s);
@@ -166,8 +144,8 @@ std::string BenchToText(const BenchReport& report, bool profile) {
                         FormatBytes(static_cast<int64_t>(decode->bytes_per_step)), decode->gb_per_s(),
                         Percent(decode->gb_per_s(), rates.stream_gb_per_s.median));
   }
-  if (profile && report.prefill) AddRegionTable("prefill", *report.prefill, text);
-  if (profile && report.decode) AddRegionTable("decode", *report.decode, text);
+  if (profile && report.prefill) AddRegionTables("prefill", *report.prefill, rates.stream_gb_per_s.median, text);
+  if (profile && report.decode) AddRegionTables("decode", *report.decode, rates.stream_gb_per_s.median, text);
   return text;
 }
 

@@ -1,16 +1,15 @@
 #include "engine/bench_run.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 
 #include "core/check.h"
 #include "core/random.h"
 #include "engine/context_fill.h"
+#include "engine/profile.h"
 #include "kernels/tier.h"
 #include "model/encoder_shortcut.h"
-#include "model/regions.h"
 
 namespace tessera {
 namespace {
@@ -18,12 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kPromptStream = uint64_t{1} << 40;  // of random numbers; the steps of decode count from 0
-
-std::array<std::string_view, kNumRegions> RegionNames() {
-  std::array<std::string_view, kNumRegions> names;
-  for (int region = 0; region < kNumRegions; ++region) names[static_cast<size_t>(region)] = RegionName(static_cast<Region>(region));
-  return names;
-}
 
 // Ids of the sequences in one step: random, and different from each other as far as the vocabulary goes, so that no two rows are routed
 // alike for being the same token.
@@ -89,14 +82,13 @@ class Bench {
     MeasureLimits();
     report.tokens_per_s = SpreadOf(std::move(rates));
 
-    Timing timing(static_cast<int32_t>(num_steps + 1), kNumRegions);
+    Timing timing = MakeProfile(static_cast<int32_t>(num_steps + 1));
     timing_ = &timing;
     runner_.SetTiming(&timing);
     seconds();
     runner_.SetTiming(nullptr);
     timing_ = nullptr;
-    const std::array<std::string_view, kNumRegions> names = RegionNames();
-    report.timing = MakeTimingReports(timing, names);
+    report.timing = ProfileReports(timing);
     OpCost cost;
     for (const TimingReport& bucket : report.timing) {
       cost += {bucket.step.bytes, bucket.step.flops};

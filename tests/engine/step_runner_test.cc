@@ -209,7 +209,7 @@ TEST_P(BitsTest, ReplayAllocatesNothing) {
   ASSERT_EQ(counted->size(), 1000u);
   ASSERT_GT(testing::NumAllocations(), before) << "the counter counts";
   before = testing::NumAllocations();
-  runner_->plans().Replay(runner_->plans().BucketFor(100));
+  runner_->Replay();
   EXPECT_EQ(testing::NumAllocations(), before);
   EXPECT_TRUE(runner_->plans().activations().sealed());
 }
