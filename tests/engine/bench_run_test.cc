@@ -37,6 +37,16 @@ BenchOptions Small() {
   return options;
 }
 
+// wo_a is as many matrices as there are groups, and groups whose rows end inside a block of scales read that row of scales both.
+int64_t SharedScaleBytes(const ModelConfig& config, const TensorSpec& scales) {
+  int64_t scale_rows = 0;
+  for (int64_t group = 0; group < config.o_groups; ++group) {
+    const int64_t first = group * config.o_lora_rank, last = first + config.o_lora_rank - 1;
+    scale_rows += last / config.weight_block_rows - first / config.weight_block_rows + 1;
+  }
+  return (scale_rows - scales.shape[0]) * scales.shape[1];
+}
+
 // Bytes of every tensor that a step reads whole, whatever its tokens are. What an op keeps in its arguments or reads by row is not a
 // matrix: norms, biases, sinks, position biases, hashes; the embedding and the tables are counted by row below.
 int64_t DenseMatrixBytes(const Model& model) {
@@ -46,7 +56,9 @@ int64_t DenseMatrixBytes(const Model& model) {
                            !spec.name.ends_with("engram.q_weight") && !spec.name.ends_with("engram.k_weight");
     const bool by_row = spec.group == WeightGroup::kEmbed || spec.group == WeightGroup::kEngramTable ||
                         spec.group == WeightGroup::kRoutedExpert || spec.group == WeightGroup::kDraft;
-    if (spec.claimed && is_matrix && !by_row) bytes += TensorBytes(spec);
+    // wk multiplies the latents of entries that are complete, see below.
+    if (spec.claimed && is_matrix && !by_row && !spec.name.ends_with("indexer.wk.weight")) bytes += TensorBytes(spec);
+    if (spec.name.ends_with("wo_a.scale")) bytes += SharedScaleBytes(model.config(), spec);
   });
   return bytes;
 }
@@ -113,6 +125,8 @@ int64_t BenchBytesTest::RowBytes(const StepRunner& runner, int64_t position, int
     if (ratio == 0) continue;
     const int source = layer_of_entries(layer_idx);
     const int64_t visible = (position + 1) / ratio;
+    if (config().IsKvSource(layer_idx) && row_idx == 0 && (position + 1) % ratio == 0)
+      bytes += config().index_head_dim * config().head_dim * 2;
     const LayerRecord& record = runner.record()->layers[static_cast<size_t>(layer_idx)];
     const bool selects = record.selected_counts != nullptr;
     bytes += (selects ? record.selected_counts[row_idx] : visible) * row_bytes(source, CacheKind::kCompressed);
@@ -141,7 +155,7 @@ TEST_P(BenchBytesTest, AreThoseOfTheRoutingAndThePositions) {
     // The record is that of the repeat with clocks, whose costs were reported.
     int64_t expected = DenseMatrixBytes(*model_) + RoutedBytes(*runner, batch);
     for (int64_t row = 0; row < batch; ++row) expected += RowBytes(*runner, context + 1, row);
-    EXPECT_EQ(report.decode->bytes_per_step, static_cast<double>(expected)) << "context " << context;
+    EXPECT_EQ(static_cast<int64_t>(report.decode->bytes_per_step), expected) << "context " << context;
     EXPECT_GT(report.decode->flops_per_step, static_cast<double>(batch) * 2 * DenseMatrixBytes(*model_) / 4);
   }
 }

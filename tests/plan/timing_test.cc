@@ -34,8 +34,8 @@ class TimingTest : public ::testing::Test {
     PlanBuilder builder(activations_, arguments_, bucket_rows, 2);
     builder.Add(0, SlowOp{400000, &bytes_});
     builder.Add(1, SlowOp{1000000, &bytes_});
-    builder.Add(1, [](const WorkerContext&) noexcept {});
     builder.Add(0, SlowOp{600000, &bytes_});
+    builder.Add(1, [](const WorkerContext&) noexcept {});
     return builder.Finish();
   }
 
