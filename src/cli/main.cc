@@ -75,6 +75,7 @@ void AddCommands(CLI::App& app, CommandContext& context) {
   AddTokenizeCommand(app, context);
   AddRenderCommand(app, context);
   AddSelfcheckCommand(app, context);
+  AddBenchCommand(app, context);
   AddSynthCommand(app, context);
 }
 
