@@ -59,6 +59,7 @@ class StepRunner {
   const RunnerOptions& options() const { return options_; }
   KvCache& cache() { return cache_; }
   PlanSet& plans() { return plans_; }
+  WorkerPool& pool() { return pool_; }
   int64_t max_context() const { return options_.max_context; }
   int32_t rows_max() const { return plans_.buckets().back(); }
 
