@@ -9,7 +9,7 @@ TESSERA = sys.argv[1]
 
 
 def tessera(*arguments):
-    return subprocess.run([TESSERA, "bench", *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return subprocess.run([TESSERA, "bench", "--stream-mib", "64", *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
 def expect(condition, *what):
