@@ -62,13 +62,15 @@ def spread(part):
 
 
 def decode_table(model, sizes):
-    print("| decode: batch | context | tokens/s | ms a step | GB a step | GB/s | stream GB/s | % of stream |\n|---|---|---|---|---|---|---|---|")
+    print("| decode: batch | context | tokens/s | ms a step | GB a step | GB/s | stream GB/s | % of stream | outside regions |\n"
+          "|---|---|---|---|---|---|---|---|---|")
     for context in sizes.contexts:
         for batch in sizes.batches:
             report = bench(model, sizes, "--decode", sizes.decode, "--batch", batch, "--context", context)
             part = report["decode"]
             print(f"| {batch} | {context:,} | {spread(part)} | {part['ms_per_step']:.1f} | {part['bytes_per_step'] / 1e9:.3f} "
-                  f"| {part['gb_per_s']:.1f} | {report['stream_gb_per_s']:.1f} | {part['percent_of_stream']:.0f} % |", flush=True)
+                  f"| {part['gb_per_s']:.1f} | {report['stream_gb_per_s']:.1f} | {part['percent_of_stream']:.0f} % "
+                  f"| {part['percent_outside']:.2f} % |", flush=True)
 
 
 def prefill_table(model, sizes):

@@ -157,6 +157,15 @@ OptionTable BenchOptionTable(BenchOptions& options) {
   };
 }
 
+double PhaseReport::outside_share() const {
+  double outside = 0, total = 0;
+  for (const TimingReport& bucket : timing) {
+    outside += bucket.outside.seconds_total;
+    total += bucket.step.seconds_total;
+  }
+  return total > 0 ? outside / total : 0;
+}
+
 int64_t BenchContext(const BenchOptions& options) { return options.context + std::max(options.decode + 1, options.prefill); }
 
 BenchReport RunBench(StepRunner& runner, const BenchOptions& options, const std::function<void(const std::string&)>& progress) {

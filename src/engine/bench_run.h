@@ -42,6 +42,7 @@ struct PhaseReport {
   std::vector<TimingReport> timing;  // of one more repeat, with clocks between the ops
 
   double steps_per_s() const { return tokens_per_s.median * static_cast<double>(num_steps) / static_cast<double>(num_tokens); }
+  double outside_share() const;  // of the time of steps, in no region
   double gb_per_s() const { return bytes_per_step * steps_per_s() / 1e9; }
   double gflop_per_s() const { return flops_per_step * steps_per_s() / 1e9; }
 };
