@@ -49,7 +49,7 @@ MachineReport MeasureMachines(const BenchFlags& flags) {
     if (workers == 1 && num_workers == 1 && !report.by_workers.empty()) continue;
     ShowProgress(fmt::format("limits with {} workers", workers));
     WorkerPool pool({.num_workers = workers});
-    const RateBuffer buffer(flags.bench.stream_bytes, pool);
+    const RateBuffer buffer(flags.bench.stream_mib << 20, pool);
     report.by_workers.push_back(MeasureMachine(pool, buffer, options));
   }
   const Tier active = ActiveTier();
