@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/random.h"
+#include "engine/sampler.h"
 #include "model/sequence_state.h"
 #include "support/allocation_counter.h"
 #include "support/golden_model.h"
@@ -183,7 +184,7 @@ void FillWithNan(Arena& arena) { std::memset(arena.base(), 0xff, arena.capacity_
 TEST_P(BitsTest, BucketAndPaddingRowsThatRun) {
   const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, 2, 64, 64);
   const std::vector<int32_t>& buckets = runner->plans().buckets();
-  ASSERT_EQ(buckets, (std::vector<int32_t>{1, 2, 4, 8, 16, 32, 64}));
+  ASSERT_EQ(buckets, (std::vector<int32_t>{1, 2, 4, 8, 16, 32, 64, 95}));  // 63 decoding rows leave half of 64 for a prompt
   for (const int bucket_rows : {8, 64}) {
     const int bucket_idx = static_cast<int>(std::find(buckets.begin(), buckets.end(), bucket_rows) - buckets.begin());
     for (const bool run_padding : {false, true}) {
@@ -210,6 +211,23 @@ TEST_P(BitsTest, ReplayAllocatesNothing) {
   runner_->plans().Replay(runner_->plans().BucketFor(100));
   EXPECT_EQ(testing::NumAllocations(), before);
   EXPECT_TRUE(runner_->plans().activations().sealed());
+}
+
+TEST_P(BitsTest, SamplingAllocatesNothing) {
+  if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
+  const std::span<const float> logits(whole_.data(), static_cast<size_t>(vocab_));
+  SamplingOptions options = {.temperature = 0.9F, .top_k = 30, .top_p = 0.9F, .min_p = 0.01F, .repetition_penalty = 1.2F,
+                             .presence_penalty = 1, .frequency_penalty = 1, .logit_bias = {{3, -100}, {4, 2}}};
+  SamplerScratch scratch(vocab_);
+  TokenCounts counts(ids_, 40, vocab_);
+  const int64_t before = testing::NumAllocations();
+  for (uint64_t position = 0; position < 40; ++position) {
+    const std::optional<SampledToken> token = Sample(logits, counts, options, position, scratch);
+    ASSERT_TRUE(token);
+    counts.Add(token->token_id);
+    ASSERT_EQ(TopLogProbabilities(logits, token->token_id, 20, scratch).num_top, 20);
+  }
+  EXPECT_EQ(testing::NumAllocations(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, BitsTest,
