@@ -25,5 +25,6 @@ void AddCheckCommand(CLI::App& app, CommandContext& context);
 void AddTokenizeCommand(CLI::App& app, CommandContext& context);
 void AddRenderCommand(CLI::App& app, CommandContext& context);
 void AddSelfcheckCommand(CLI::App& app, CommandContext& context);
+void AddSynthCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace tessera

@@ -17,14 +17,6 @@
 namespace tessera {
 namespace {
 
-// Negative and too large numbers, which the conversion to an unsigned type would wrap or cut.
-std::string IsUnsignedNumber(const std::string& text) {
-  uint64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && stop == text.data() + text.size()) return {};
-  return fmt::format("{} is not a whole number from 0 to {}", text, UINT64_MAX);
-}
-
 // The pieces of "a,b,c".
 std::vector<std::string> SplitAtCommas(const std::string& text) {
   std::vector<std::string> pieces(1);
@@ -58,6 +50,13 @@ std::vector<LogitBias> ParseLogitBias(const std::string& text) {
 }
 
 }  // namespace
+
+std::string IsUnsignedNumber(const std::string& text) {
+  uint64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && stop == text.data() + text.size()) return {};
+  return fmt::format("{} is not a whole number from 0 to {}", text, UINT64_MAX);
+}
 
 void AddOptionTable(CLI::App& command, const OptionTable& table) {
   for (const OptionField& field : table) {

@@ -92,6 +92,7 @@ int Main(int argc, char** argv) {
   AddTokenizeCommand(app, context);
   AddRenderCommand(app, context);
   AddSelfcheckCommand(app, context);
+  AddSynthCommand(app, context);
   // Callbacks run while parsing: what every command needs must be ready before the first of them.
   app.parse_complete_callback([&] {
     SetUpLog(log_level);

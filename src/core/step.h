@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/arena.h"
+#include "core/row_list.h"
 
 namespace tessera {
 
@@ -38,8 +39,15 @@ struct Step {
 
   static Step Allocate(Arena& arena, int32_t max_rows, int32_t padding_slot);
 
+  // Rows that kernels run, and those that want logits.
+  RowList AllRows() const { return {nullptr, &num_rows}; }
+  RowList LogitRows() const { return {logit_row, &num_logit_rows}; }
+
   // Empties the step.
   void Clear();
+  // Takes back what an earlier replay of this step derived or appended (padding segments, failed rows), so that replaying it again starts
+  // from the same data.
+  void ResetDerived();
   // Appends a segment of `num_rows` tokens of the sequence in `slot`, the first at `start_pos`. Aborts when the step is full.
   // Logits are wanted for the last `num_logits` of them. Every row passes all layers unless its depth is lowered afterwards.
   void AddSegment(int32_t slot, int64_t start_pos, const int32_t* token_ids, int32_t num_rows, int32_t num_logits);

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "engine/request_check.h"
+#include "model/encoder_shortcut.h"
 #include "model/sequence_state.h"
 #include "tokenizer/token_map.h"
 
@@ -161,6 +162,8 @@ void Engine::RunChunks(const std::vector<ScheduledChunk>& chunks) {
     const bool reaches_end = chunk.num_rows == sequence.pending();
     step.AddSegment(sequence.slot, sequence.num_processed, sequence.tokens.data() + sequence.num_processed, chunk.num_rows,
                     reaches_end ? 1 : 0);
+    // Nothing of a prompt is asked for but what follows its end: rows that cannot reach it leave the pass early.
+    if (!sequence.decoding()) SetDepths(config(), sequence.num_prompt(), step);
   }
   runner_->Replay();
 }

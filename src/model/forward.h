@@ -50,7 +50,7 @@ ForwardOutputs BuildForward(PlanBuilder& builder, const ForwardContext& context)
 
 // Caches that a sequence of up to max_context tokens needs; `max_rows` is the largest bucket (a chunk writes its window rows first).
 std::vector<CacheLayout> CacheLayouts(const ModelConfig& config, Numerics numerics, int64_t max_context, int32_t max_rows);
-// Address space to reserve for the activations of a bucket.
+// Bytes of the activations of a bucket.
 size_t ActivationBytesMax(const ModelConfig& config, Numerics numerics, int32_t max_rows, int num_workers);
 
 }  // namespace tessera

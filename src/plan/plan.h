@@ -21,7 +21,15 @@ namespace tessera {
 struct OpCost {
   int64_t bytes = 0;
   int64_t flops = 0;
+
+  OpCost& operator+=(const OpCost& other) {
+    bytes += other.bytes;
+    flops += other.flops;
+    return *this;
+  }
 };
+
+class Timing;
 
 struct Op {
   using Function = void (*)(const void* arguments, const WorkerContext& worker) noexcept;
@@ -39,6 +47,8 @@ class Plan {
 
   // Runs every op on every worker with a barrier between ops. `scratch`: one buffer a worker of at least scratch_bytes().
   void Replay(WorkerPool& pool, std::span<uint8_t* const> scratch) const noexcept;
+  // The same; fills `timing`'s samples and records the step, of `num_rows` rows.
+  void ReplayTimed(WorkerPool& pool, std::span<uint8_t* const> scratch, int32_t num_rows, Timing& timing) const noexcept;
 
   int32_t bucket_rows() const { return bucket_rows_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
@@ -77,6 +87,18 @@ class PlanBuilder {
                     { op.Cost() } noexcept -> std::same_as<OpCost>;
                   })
       ops_.back().cost = [](const void* arguments) noexcept { return static_cast<const F*>(arguments)->Cost(); };
+  }
+
+  // The same for a body that does not say it itself: `cost()` returns what a replay of it cost.
+  template <class F, class C>
+  void Add(uint16_t region, F body, C cost) {
+    struct Costed {
+      F body;
+      C cost;
+      void operator()(const WorkerContext& worker) const noexcept { body(worker); }
+      OpCost Cost() const noexcept { return cost(); }
+    };
+    Add(region, Costed{std::move(body), std::move(cost)});
   }
 
   // Copies a list of arguments to where an op may keep a span of it.

@@ -173,7 +173,7 @@ std::string Refusal(Engine& engine, Request request) {
   try {
     engine.Submit(std::move(request));
   } catch (const RequestError& error) {
-    return std::to_string(error.status()) + " " + error.what();
+    return fmt::format("{} {}", error.status(), error.what());
   }
   return "accepted";
 }
