@@ -92,8 +92,8 @@ def check_errors(folder):
     expect_error(1, r"file: is there and is no directory", out / "file", "--like", "tiny-v4")
     expect_error(1, r"cannot make the directory", "/proc/model", "--like", "tiny-v4")
     # Two tables of 2^38 rows of 264 bytes: 145 TB.
-    expect_error(1, r"large: the checkpoint needs 1\d{14} bytes, the file system has \d+ available", folder / "large", "--like", "v4.1-flash",
-                 "--engram-rows", 2**38 // 8)
+    expect_error(1, r"large: the checkpoint needs 1\d{14} bytes, the file system has \d+ available", folder / "large",
+                 "--like", "v4.1-flash", "--engram-rows", 2**38 // 8)
 
 
 def check_interrupt(folder):
@@ -122,7 +122,8 @@ def main():
         folder = Path(name)
         check_dry(folder / "dry")
         check_checkpoint(folder, "tiny-v4")
-        check_checkpoint(folder, "tiny-v4.1", "--layers", "10", "--experts", "8", "--hidden", "384", "--vocab", "1000", "--engram-rows", "20000")
+        check_checkpoint(folder, "tiny-v4.1", "--layers", "10", "--experts", "8", "--hidden", "384", "--vocab", "1000",
+                         "--engram-rows", "20000")
         check_errors(folder)
         check_interrupt(folder)
     print("\n".join(failures))
