@@ -16,7 +16,6 @@
 #include "core/random.h"
 #include "model/encoder_shortcut.h"
 #include "model/sequence_state.h"
-#include "support/allocation_counter.h"
 #include "support/golden_model.h"
 #include "support/sanitized.h"
 #include "support/synth_model.h"
@@ -152,11 +151,6 @@ TEST_P(BitsTest, ChunkSizeInEveryNumericsMode) {
   }
 }
 
-TEST_P(BitsTest, PrefillRows) {
-  for (const int32_t rows : few_ ? std::vector<int32_t>{16} : std::vector<int32_t>{4, 16, 64})
-    ExpectSameInChunks(*Runner(*model_, Numerics::kBf16, 2, rows), 0, short_tokens_, rows, "prefill rows");
-}
-
 TEST_P(BitsTest, WorkerCount) {
   // The sequence itself ran on two. One worker is slow under a sanitizer, more workers than cores with a real model.
   std::vector<int> worker_counts = {1, 3};
@@ -244,19 +238,6 @@ TEST_P(BitsTest, BucketAndPaddingRowsThatRun) {
       runner->cache().Release(0);
     }
   }
-}
-
-TEST_P(BitsTest, ReplayAllocatesNothing) {
-  if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
-  Step(*runner_, 1, 0, std::min<int64_t>(100, short_tokens_));
-  int64_t before = testing::NumAllocations();
-  const auto counted = std::make_unique<std::vector<int>>(1000);  // an allocation nobody can optimise away
-  ASSERT_EQ(counted->size(), 1000u);
-  ASSERT_GT(testing::NumAllocations(), before) << "the counter counts";
-  before = testing::NumAllocations();
-  runner_->Replay();
-  EXPECT_EQ(testing::NumAllocations(), before);
-  EXPECT_TRUE(runner_->plans().activations().sealed());
 }
 
 std::vector<BitsCase> SmallModels() {
@@ -406,20 +387,6 @@ INSTANTIATE_TEST_SUITE_P(Models, ShortcutTest,
                                             ::testing::ValuesIn(testing::kSanitized
                                                                     ? std::vector<Numerics>{Numerics::kBf16}
                                                                     : std::vector<Numerics>{Numerics::kBf16, Numerics::kReference})));
-
-TEST(StepRunnerTest, PlansReplayEachOtherUndisturbed) {
-  const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());
-  const std::unique_ptr<StepRunner> runner = Runner(*model, Numerics::kBf16, 2, 64);
-  const std::vector<int32_t> ids = RandomIds(9, 60, model->config().vocab_size);
-  const auto run = [&](int64_t rows) {
-    runner->cache().Release(0);
-    return LogitsInChunks(*runner, 0, {ids.begin(), ids.begin() + rows}, [](int64_t) { return 64; });
-  };
-  const std::vector<float> first = run(40);
-  run(1);
-  run(60);
-  EXPECT_EQ(FirstDifference(first, run(40)), -1);
-}
 
 TEST(StepRunnerTest, RefusesContextBeyondTheModel) {
   const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());
