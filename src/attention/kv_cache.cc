@@ -7,14 +7,12 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kPageBytes = 4096;
-
 int64_t SlotBytes(const CacheLayout& layout) {
-  return (layout.rows_per_slot * layout.row_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return (layout.rows_per_slot * layout.row_bytes + kCachePageBytes - 1) / kCachePageBytes * kCachePageBytes;
 }
 
 size_t TotalBytes(const std::vector<CacheLayout>& layouts, int32_t num_slots) {
-  size_t bytes = kPageBytes;
+  size_t bytes = kCachePageBytes;
   for (const CacheLayout& layout : layouts) bytes += static_cast<size_t>(SlotBytes(layout)) * static_cast<size_t>(num_slots);
   return bytes;
 }

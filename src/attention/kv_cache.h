@@ -44,6 +44,9 @@ struct CacheLayout {
   int ratio = 1;
 };
 
+// Every range of a slot begins on a page, so that a sequence pays for whole pages of its own.
+constexpr int64_t kCachePageBytes = 4096;
+
 class KvCache {
  public:
   // Reserves (num_slots) times every range of `layouts`. Throws Error when the host refuses the address space.

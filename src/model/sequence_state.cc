@@ -50,4 +50,20 @@ int64_t SequenceStateBytes(const std::vector<CacheLayout>& layouts, int64_t num_
   return bytes;
 }
 
+int64_t SequencePageBytes(const std::vector<CacheLayout>& layouts, int64_t num_tokens) {
+  int64_t bytes = 0;
+  for (const CacheLayout& layout : layouts) {
+    const int64_t rows = layout.ring_tokens > 0 ? std::min(num_tokens, layout.rows_per_slot) : num_tokens / layout.ratio;
+    bytes += (rows * layout.row_bytes + kCachePageBytes - 1) / kCachePageBytes * kCachePageBytes;
+  }
+  return bytes;
+}
+
+double StateBytesPerToken(const std::vector<CacheLayout>& layouts) {
+  double bytes = 0;
+  for (const CacheLayout& layout : layouts)
+    if (layout.ring_tokens == 0) bytes += static_cast<double>(layout.row_bytes) / layout.ratio;
+  return bytes;
+}
+
 }  // namespace tessera

@@ -20,7 +20,12 @@ StateSnapshot SnapshotState(const KvCache& cache, int32_t slot, int64_t num_toke
 // Puts a snapshot into any slot of a cache with the same layouts; aborts when its size does not fit them.
 void RestoreState(KvCache& cache, int32_t slot, const StateSnapshot& snapshot);
 
-// Bytes that a sequence of `num_tokens` tokens occupies: what admission accounts and `inspect` prints.
+// Bytes of what a sequence of `num_tokens` tokens keeps: the size of its snapshot.
 int64_t SequenceStateBytes(const std::vector<CacheLayout>& layouts, int64_t num_tokens);
+// Bytes of memory that it has touched by then, in whole pages: what admission accounts. A ring is paid in full once the sequence has gone
+// around it, although it keeps only the last rows of it.
+int64_t SequencePageBytes(const std::vector<CacheLayout>& layouts, int64_t num_tokens);
+// Bytes by which the state grows with every further token, on average: rings do not grow.
+double StateBytesPerToken(const std::vector<CacheLayout>& layouts);
 
 }  // namespace tessera

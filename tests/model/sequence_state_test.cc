@@ -89,6 +89,16 @@ TEST(SequenceStateTest, ASnapshotOutlivesTheSlotItWasTakenFrom) {
   EXPECT_EQ(SnapshotState(cache, 1, 33).bytes, snapshot.bytes);
 }
 
+TEST(SequenceStateTest, PagesAreThoseOfEveryRowThatWasWritten) {
+  const std::vector<CacheLayout> layouts = {{0, CacheKind::kWindow, 100, 528, 7, 1}, {0, CacheKind::kCompressed, 1000, 288, 0, 4}};
+  EXPECT_EQ(SequencePageBytes(layouts, 0), 0);
+  EXPECT_EQ(SequencePageBytes(layouts, 3), 4096);                    // no entry is complete
+  EXPECT_EQ(SequencePageBytes(layouts, 4), 2 * 4096);
+  EXPECT_EQ(SequencePageBytes(layouts, 100), (13 + 2) * 4096);       // 52,800 bytes of ring, 25 entries
+  EXPECT_EQ(SequencePageBytes(layouts, 4000), (13 + 71) * 4096);     // the ring goes around, 288,000 bytes of entries
+  EXPECT_EQ(StateBytesPerToken(layouts), 72);
+}
+
 TEST(SequenceStateDeathTest, RefusesASnapshotOfAnotherSize) {
   KvCache cache(Layouts(), kSlots);
   StateSnapshot snapshot = SnapshotState(cache, 0, 20);
