@@ -20,6 +20,8 @@ struct Segment {
 constexpr int32_t kFullDepth = INT32_MAX;
 
 struct Step {
+  // Steps since the first, this one included: what the collectives of its replay carry as tag, so that a rank that left one out is found.
+  int64_t number = 0;
   int32_t max_rows = 0;
   int32_t padding_slot = 0;  // caches that rows beyond the real ones write to
 

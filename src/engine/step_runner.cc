@@ -92,21 +92,29 @@ void StepRunner::Replay() {
   RunStep();
 }
 
-void StepRunner::ChooseBucket() { step_.bucket_idx = plans_.BucketFor(step_.num_rows); }
+void StepRunner::ChooseBucket() {
+  step_.ResetDerived();
+  step_.bucket_idx = plans_.BucketFor(step_.num_rows);
+  step_.number = last_number_ + 1;
+}
 
 void StepRunner::ReplayInBucket(int bucket_idx, bool run_padding) {
   step_.bucket_idx = bucket_idx;
+  step_.number = last_number_ + 1;
   RunPadded(run_padding);
 }
 
 void StepRunner::RunPadded(bool run_padding) {
   if (Timing* timing = plans_.timing()) timing->StartStep();
+  if (step_.number != last_number_ + 1) Fail("step {} was to follow step {}: this rank is out of step", step_.number, last_number_);
+  last_number_ = step_.number;
   step_.ResetDerived();
   step_.Pad(plans_.plan(step_.bucket_idx).bucket_rows(), run_padding);
   plans_.Replay(step_);
 }
 
 View<const float> StepRunner::logits() const {
+  TSR_CHECK(!outputs_.empty(), "logits of step {}: its plans were destroyed", step_.number);
   const View<float> logits = outputs_[static_cast<size_t>(step_.bucket_idx)].logits;
   return logits.Rows(0, step_.num_logit_rows);
 }

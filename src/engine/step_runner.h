@@ -42,7 +42,8 @@ class StepRunner {
   Step& step() { return step_; }
   // Decides the bucket (the smallest that holds the step's rows) and runs the step.
   void Replay();
-  // The two halves of it. Rank 0 decides; what it decided travels with the step, and every rank runs what the step says.
+  // The two halves of it. Rank 0 decides bucket and number; what it decided travels with the step, and every rank runs what the step says.
+  // RunStep throws Error when the step's number does not follow that of the step before: this rank left one out, or runs one twice.
   void ChooseBucket();
   void RunStep() { RunPadded(false); }
   // Replay in a bucket of the caller's choice; `run_padding` lets kernels process the padding rows too.
@@ -58,6 +59,7 @@ class StepRunner {
   const RunnerOptions& options() const { return options_; }
   KvCache& cache() { return cache_; }
   PlanSet& plans() { return plans_; }
+  WorkerPool& pool() { return pool_; }
   int64_t max_context() const { return options_.max_context; }
   int32_t rows_max() const { return plans_.buckets().back(); }
 
@@ -75,6 +77,7 @@ class StepRunner {
   Step step_;
   std::unique_ptr<Arena> record_arena_;
   StepRecord record_;
+  int64_t last_number_ = 0;  // of the steps that were run
   PlanSet plans_;
   std::vector<ForwardOutputs> outputs_;  // by bucket, while captured
 };

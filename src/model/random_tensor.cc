@@ -72,9 +72,8 @@ uint8_t ScaleBase(double target, double code_deviation) {
 
 RandomTensors::RandomTensors(uint64_t seed) : seed_(seed), normals_(std::make_unique<std::array<float, 65536>>()) {
   ForNormalQuantiles(65536, [&](int i, double x) { (*normals_)[static_cast<size_t>(i)] = static_cast<float>(x); });
-  ForNormalQuantiles(256, [&](int i, double x) {
-    e4m3_codes_[static_cast<size_t>(i)] = FloatToE4m3(static_cast<float>(x * kE4m3Deviation));
-  });
+  ForNormalQuantiles(256,
+                     [&](int i, double x) { e4m3_codes_[static_cast<size_t>(i)] = FloatToE4m3(static_cast<float>(x * kE4m3Deviation)); });
 }
 
 RandomTensors::Recipe RandomTensors::RecipeOf(const ModelConfig& config, const TensorSpec& spec, const TensorSpec* weight) {
@@ -155,8 +154,10 @@ void RandomTensors::FillGrain(const Recipe& recipe, int64_t grain_idx, uint8_t* 
         std::memcpy(&index, bytes + 2 * i, 2);
         const float value = recipe.mean + recipe.deviation * (*normals_)[index];
         const bf16 narrow = ToBf16(value);
-        if (is_f32) std::memcpy(out + 4 * i, &value, 4);
-        else std::memcpy(out + 2 * i, &narrow, 2);
+        if (is_f32)
+          std::memcpy(out + 4 * i, &value, 4);
+        else
+          std::memcpy(out + 2 * i, &narrow, 2);
       }
       return;
     case Recipe::Kind::kBytes:

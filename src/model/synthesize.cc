@@ -34,9 +34,8 @@ struct PlannedTensor {
 
 // Larger elements first, so that each is aligned in the file; otherwise in the order of the table, which keeps a layer together.
 void LayOut(std::vector<PlannedTensor> tensors, SynthFile& file) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const PlannedTensor& a, const PlannedTensor& b) {
-    return DtypeBytes(a.recipe.dtype) > DtypeBytes(b.recipe.dtype);
-  });
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const PlannedTensor& a, const PlannedTensor& b) { return DtypeBytes(a.recipe.dtype) > DtypeBytes(b.recipe.dtype); });
   // Json looks a key up before it adds one: a shard of many experts would take minutes.
   std::string json = "{\"__metadata__\":{\"format\":\"pt\"}";
   int64_t offset = 0;
@@ -116,8 +115,7 @@ class FileWriter {
  private:
   void Draw(int64_t begin, int64_t end, uint8_t* out) const noexcept {
     const int64_t header_bytes = static_cast<int64_t>(file_.header.size());
-    if (begin < header_bytes)
-      std::memcpy(out, file_.header.data() + begin, static_cast<size_t>(std::min(end, header_bytes) - begin));
+    if (begin < header_bytes) std::memcpy(out, file_.header.data() + begin, static_cast<size_t>(std::min(end, header_bytes) - begin));
     auto tensor = std::partition_point(file_.tensors.begin(), file_.tensors.end(),
                                        [&](const SynthFile::Tensor& t) { return t.begin + t.recipe.bytes <= begin; });
     for (; tensor != file_.tensors.end() && tensor->begin < end; ++tensor) {

@@ -17,7 +17,8 @@
 namespace tessera {
 
 // What an op cannot do without: bytes that have to come from memory (weights, caches; no activations) and floating-point operations
-// (2 per multiply-add). Follows from the data of the step that was replayed last.
+// (2 per multiply-add). Follows from the data the op just worked on: asked for after
+// the op and before the next one, which may reuse its buffers.
 struct OpCost {
   int64_t bytes = 0;
   int64_t flops = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "core/check.h"
 
@@ -44,7 +45,9 @@ void PlanSet::Capture(size_t activation_bytes_max, const Build& build, const War
     throw;
   }
   TouchPages();
+  Timing* timing = std::exchange(timing_, nullptr);
   for (int bucket_idx = static_cast<int>(buckets_.size()); bucket_idx-- > 0;) warm_run(bucket_idx);
+  timing_ = timing;
 }
 
 // Largest first: it sizes the arena, and what the smaller ones allocate lies inside it because every buffer shrinks with the rows.

@@ -38,9 +38,10 @@ class Timing {
   // may start before the runner does.
   void StartStep() noexcept;
 
-  // For replays: the regions [num_regions] of the step that runs, zeroed; then its wall time ends, and, once its costs are added, it is
-  // recorded. Null when the recorder is full; the step is counted.
+  // For replays: the regions [num_regions] of the step that runs, zeroed; then its wall time ends and it is recorded. Null when the
+  // recorder is full; the step is counted.
   RegionSample* BeginReplay() noexcept;
+  void Skip(int64_t nanoseconds) noexcept { start_ += nanoseconds; }  // time that recording itself took
   void EndWall() noexcept;
   void Record(int32_t bucket_rows, int32_t num_rows) noexcept;
 

@@ -28,7 +28,7 @@ constexpr int64_t kNumBytes = 256;
 constexpr int64_t kNumLetters = 26;
 
 Json AddedToken(int64_t id, std::string_view content, bool special) {
-  return {{"id", id},        {"content", content}, {"single_word", false}, {"lstrip", false},
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
@@ -84,12 +84,8 @@ std::string SyntheticTokenizerJson(int64_t vocab_size) {
 }
 
 std::string SyntheticTokenizerConfigJson() {
-  const Json json = {{"add_bos_token", false},
-                     {"add_eos_token", false},
-                     {"bos_token", chat_token::kBos},
-                     {"eos_token", chat_token::kEos},
-                     {"pad_token", kFirstTokens[2]},
-                     {"tokenizer_class", "PreTrainedTokenizerFast"}};
+  const Json json = {{"add_bos_token", false},        {"add_eos_token", false},       {"bos_token", chat_token::kBos},
+                     {"eos_token", chat_token::kEos}, {"pad_token", kFirstTokens[2]}, {"tokenizer_class", "PreTrainedTokenizerFast"}};
   return json.dump(2) + "\n";
 }
 
