@@ -49,7 +49,7 @@ MachineReport MeasureMachines(const BenchFlags& flags) {
     if (workers == 1 && num_workers == 1 && !report.by_workers.empty()) continue;
     ShowProgress(fmt::format("limits with {} workers", workers));
     WorkerPool pool({.num_workers = workers});
-    const RateBuffer buffer(flags.bench.stream_bytes, pool);
+    const RateBuffer buffer(flags.bench.stream_mib << 20, pool);
     report.by_workers.push_back(MeasureMachine(pool, buffer, options));
   }
   const Tier active = ActiveTier();
@@ -57,7 +57,7 @@ MachineReport MeasureMachines(const BenchFlags& flags) {
   for (int tier = static_cast<int>(active) - 1; tier >= 0; --tier) {
     SetActiveTier(static_cast<Tier>(tier));
     std::vector<double> fma;
-    for (int pass = 0; pass < options.passes; ++pass) fma.push_back(FmaPassGflopPerS(pool, options.dot_loops));
+    for (int pass = 0; pass < options.passes; ++pass) FmaPass(pool, options.dot_loops, fma);
     MachineRates rates;
     rates.num_workers = num_workers;
     rates.fma_gflop_per_s = SpreadOf(std::move(fma));

@@ -46,7 +46,8 @@ Json PhaseToJson(const PhaseReport& phase, const MachineRates& rates) {
           {"gb_per_s", phase.gb_per_s()},
           {"gflop_per_s", phase.gflop_per_s()},
           {"percent_of_stream", Percent(phase.gb_per_s(), rates.stream_gb_per_s.median)},
-          {"percent_of_dot_peak", Percent(phase.gflop_per_s(), rates.DotGflopPerS())}};
+          {"percent_of_dot_peak", Percent(phase.gflop_per_s(), rates.DotGflopPerS())},
+          {"percent_outside", 100 * phase.outside_share()}};
 }
 
 // One entry a region, and "outside" and "step", each with the phase and bucket it belongs to.

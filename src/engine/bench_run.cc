@@ -34,7 +34,7 @@ std::vector<int32_t> DistinctIds(uint64_t seed, uint64_t stream, int64_t count, 
 class Bench {
  public:
   Bench(StepRunner& runner, const BenchOptions& options)
-      : runner_(runner), options_(options), config_(runner.model().config()), buffer_(options.stream_bytes, runner.pool()) {
+      : runner_(runner), options_(options), config_(runner.model().config()), buffer_(options.stream_mib << 20, runner.pool()) {
     prompt_.reserve(static_cast<size_t>(options.prefill));
     for (int64_t i = 0; i < options.prefill; ++i)
       prompt_.push_back(static_cast<int32_t>(UniformDouble(options.seed, kPromptStream, static_cast<uint64_t>(i)) *
@@ -107,9 +107,9 @@ class Bench {
   static double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
   void MeasureLimits() {
-    stream_.push_back(StreamPassGbPerS(runner_.pool(), buffer_));
-    fma_.push_back(FmaPassGflopPerS(runner_.pool(), options_.dot_loops));
-    bf16_dot_.push_back(Bf16DotPassGflopPerS(runner_.pool(), options_.dot_loops));
+    StreamPass(runner_.pool(), buffer_, stream_);
+    FmaPass(runner_.pool(), options_.dot_loops, fma_);
+    Bf16DotPass(runner_.pool(), options_.dot_loops, bf16_dot_);
   }
 
   // The same bytes before every repeat: a step overwrites what the window and the compressors remember, and the routing must stay.
@@ -152,8 +152,18 @@ OptionTable BenchOptionTable(BenchOptions& options) {
       {"batch", "sequences that decode together", &options.batch, {1, 4096}},
       {"context", "tokens in the caches before the first measured one, filled with random codes", &options.context, {0, 1e9}},
       {"repeat", "measured repeats, after one that is not", &options.repeat, {1, 10000}},
+      {"stream_mib", "MiB of memory that the read bandwidth is measured on", &options.stream_mib, {1, 1 << 20}},
       {"seed", "of token ids and contexts", &options.seed},
   };
+}
+
+double PhaseReport::outside_share() const {
+  double outside = 0, total = 0;
+  for (const TimingReport& bucket : timing) {
+    outside += bucket.outside.seconds_total;
+    total += bucket.step.seconds_total;
+  }
+  return total > 0 ? outside / total : 0;
 }
 
 int64_t BenchContext(const BenchOptions& options) { return options.context + std::max(options.decode + 1, options.prefill); }

@@ -24,8 +24,8 @@ struct BenchOptions {
   int64_t repeat = 5;           // measured repeats, after one that is not
   uint64_t seed = 0;            // of token ids and contexts
   bool token_by_token = false;  // also the prompt one token a step
-  int64_t stream_bytes = int64_t{1} << 30;  // read by a pass of the stream
-  int64_t dot_loops = 4'000'000;            // of a pass of the dot instruction, about 20 ms
+  int64_t stream_mib = 2048;    // read by a pass of the stream; several times the last cache, or it is the cache that is measured
+  int64_t dot_loops = 4'000'000;  // of a pass of the dot instruction, about 20 ms
 };
 // What the user may set with a value.
 OptionTable BenchOptionTable(BenchOptions& options);
@@ -42,6 +42,7 @@ struct PhaseReport {
   std::vector<TimingReport> timing;  // of one more repeat, with clocks between the ops
 
   double steps_per_s() const { return tokens_per_s.median * static_cast<double>(num_steps) / static_cast<double>(num_tokens); }
+  double outside_share() const;  // of the time of steps, in no region
   double gb_per_s() const { return bytes_per_step * steps_per_s() / 1e9; }
   double gflop_per_s() const { return flops_per_step * steps_per_s() / 1e9; }
 };

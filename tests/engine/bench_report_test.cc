@@ -37,6 +37,7 @@ PhaseReport Phase() {
   region.bytes = 4'000'000'000;
   bucket.regions.push_back(region);
   bucket.outside.name = "outside";
+  bucket.outside.seconds_total = 0.1;
   bucket.step.name = "step";
   bucket.step.seconds_total = 0.4;
   phase.timing.push_back(bucket);
@@ -71,6 +72,7 @@ TEST(BenchReportTest, JsonHasWhatTheInterfacePromises) {
     EXPECT_DOUBLE_EQ(json[phase]["percent_of_stream"], 50);
     EXPECT_DOUBLE_EQ(json[phase]["gflop_per_s"], 200);
     EXPECT_DOUBLE_EQ(json[phase]["percent_of_dot_peak"], 50);
+    EXPECT_DOUBLE_EQ(json[phase]["percent_outside"], 25);
     EXPECT_EQ(json[phase]["context"], 4096);
   }
   EXPECT_EQ(json["decode"]["batch"], 4);

@@ -32,7 +32,7 @@ BenchOptions Small() {
   BenchOptions options;
   options.repeat = 2;
   options.seed = 4;
-  options.stream_bytes = int64_t{1} << 22;
+  options.stream_mib = 4;
   options.dot_loops = 1000;
   return options;
 }
