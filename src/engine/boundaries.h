@@ -1,6 +1,6 @@
-// Where a sequence's state is snapshotted for the prefix cache, as pure functions of what is known when the sequence is admitted. A chunk of
-// a prompt may run past a boundary by no more than what the rings of the caches still hold behind it (kSnapshotReach); the encoder shortcut
-// reads the same boundaries, because the rows that a snapshot keeps must have passed every layer.
+// Where a sequence's state is snapshotted for the prefix cache, as pure functions of what is known when the sequence is admitted. A chunk
+// of a prompt may run past a boundary by no more than what the rings of the caches still hold behind it (kSnapshotReach); the encoder
+// shortcut reads the same boundaries, because the rows that a snapshot keeps must have passed every layer.
 #pragma once
 
 #include <cstdint>

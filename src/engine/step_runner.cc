@@ -26,7 +26,8 @@ StepRunner::StepRunner(const Model& model, RunnerOptions options)
       options_(Resolve(model.config(), options)),
       buckets_(PowerOfTwoBuckets(options_.max_seqs, options_.prefill_rows)),
       // One slot more than sequences: padding rows write there. It must hold a whole bucket of them.
-      cache_(CacheLayouts(model.config(), options_.numerics, std::max<int64_t>(options_.max_context, buckets_.back()), buckets_.back()),
+      cache_(CacheLayouts(model.config(), options_.numerics,
+                          {std::max<int64_t>(options_.max_context, buckets_.back()), buckets_.back(), options_.snapshot_reach}),
              options_.max_seqs + 1),
       pool_({options_.num_workers, options_.pin_workers}),
       step_arena_("step", (size_t{1} << 20) + static_cast<size_t>(buckets_.back()) * 256),

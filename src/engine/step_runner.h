@@ -24,6 +24,7 @@ struct RunnerOptions {
   int32_t max_seqs = 8;
   int64_t max_context = 0;  // tokens a sequence may have; 0: min(max_position_embeddings, 32768)
   int32_t prefill_rows = 512;
+  int32_t snapshot_reach = 0;  // CacheExtent::snapshot_reach; kSnapshotReach where a prefix cache snapshots behind a chunk's end
   bool record_layers = false;  // keep copies of every layer's results (StepRecord)
 };
 

@@ -132,8 +132,8 @@ TEST_P(BitsTest, DecodeAfterPromptsOfEveryLength) {
 TEST_P(BitsTest, SnapshotAndRestoreIntoAnotherSlot) {
   for (const int64_t end : PromptEnds()) {
     Step(*runner_, 1, 0, end);
-    const StateSnapshot snapshot = SnapshotState(runner_->cache(), 1, end);
-    EXPECT_EQ(static_cast<int64_t>(snapshot.bytes.size()), SequenceStateBytes(runner_->cache().layouts(), end));
+    const StateSnapshot snapshot = SnapshotState(runner_->cache(), 1, {end});
+    EXPECT_EQ(snapshot.bytes(), SnapshotBytes(runner_->cache().layouts(), {end}));
     runner_->cache().Release(2);
     RestoreState(runner_->cache(), 2, snapshot);
     const int64_t rows = std::min<int64_t>(9, kNumTokens - end);

@@ -22,7 +22,7 @@ ModelConfig Released(const std::string& name) { return ReadModelConfig(SourcePat
 using LayoutMap = std::map<std::pair<int, CacheKind>, CacheLayout>;
 LayoutMap Layouts(const ModelConfig& config, Numerics numerics, int64_t max_context, int32_t max_rows) {
   LayoutMap layouts;
-  for (const CacheLayout& layout : CacheLayouts(config, numerics, max_context, max_rows))
+  for (const CacheLayout& layout : CacheLayouts(config, numerics, {max_context, max_rows}))
     EXPECT_TRUE(layouts.insert({{layout.layer_idx, layout.kind}, layout}).second) << "layer " << layout.layer_idx << " has a kind twice";
   return layouts;
 }
@@ -63,7 +63,7 @@ TEST(CacheLayoutsTest, V41FlashKeeps890BytesATokenBesideItsRings) {
   EXPECT_EQ(layouts.size(), 40u + 4 * 3 + 3 + 1);
 
   // 2.5 entries a token of 288 + 68 bytes (spec/model.md section 10); everything else is a ring that is full by then.
-  const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, kContext, kRows);
+  const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, {kContext, kRows});
   for (const int64_t tokens : {128, 1000, 9000})
     EXPECT_EQ(SequenceStateBytes(list, tokens + 2) - SequenceStateBytes(list, tokens), 2 * 890) << tokens;
   EXPECT_EQ(SequenceStateBytes(list, 1000), 1000 * 890 + 40 * 127 * 528 + 3 * 2 * 4096 + 3 * 4);
@@ -103,7 +103,7 @@ TEST(CacheLayoutsTest, V4ProHasCompressedEntriesOnEveryLayer) {
 TEST(CacheLayoutsTest, AWindowOfOneTokenIsStillARing) {
   ModelConfig config = Released("v41_flash");
   config.sliding_window = 1;
-  const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, kContext, 1);
+  const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, {kContext, 1});
   // A snapshot of many tokens stays inside the ring's rows.
   for (const CacheLayout& layout : list) {
     if (layout.kind != CacheKind::kWindow) continue;
@@ -120,7 +120,7 @@ class GoldenForwardTest : public ::testing::TestWithParam<const char*> {
     const std::string dir = SourcePath(std::string("tests/golden/") + GetParam());
     model_ = std::make_unique<Model>(dir, testing::GoldenTokenMap(), ClaimOptions{});
     const ModelConfig& config = model_->config();
-    cache_ = std::make_unique<KvCache>(CacheLayouts(config, Numerics::kFp32, kBucket, kBucket), 2);
+    cache_ = std::make_unique<KvCache>(CacheLayouts(config, Numerics::kFp32, {kBucket, kBucket}), 2);
     step_ = Step::Allocate(step_arena_, kBucket, 1);
     record_ = StepRecord::Allocate(record_arena_, config, kBucket);
     ForwardContext context;

@@ -1,0 +1,273 @@
+// The tree against a list of every prefix stored, on small caches whose rows say which tokens wrote them.
+#include "engine/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/hash.h"
+#include "core/random.h"
+#include "support/sanitized.h"
+
+namespace tessera {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+constexpr int64_t kContext = 64;
+constexpr int64_t kUnlimited = int64_t{1} << 40;
+const PrefixKey kKey{1, 2, Numerics::kBf16, Tier::kScalar};
+
+std::vector<CacheLayout> Layouts() {
+  return {
+      {0, CacheKind::kWindow, 20, 24, 7, 1},
+      {0, CacheKind::kEngramHistory, 8, 4, 3, 1},
+      {1, CacheKind::kCompressed, kContext / 4 + 1, 32, 0, 4},
+      {1, CacheKind::kIndexCodes, kContext / 4 + 1, 8, 0, 4},
+      {1, CacheKind::kPending, 8, 16, 8, 4},
+      {2, CacheKind::kCompressed, kContext + 1, 12, 0, 1},
+  };
+}
+
+// What a run over `tokens` leaves in a slot: each row is filled from a hash of its layout and of all tokens up to its own.
+void Simulate(KvCache& cache, int32_t slot, const Tokens& tokens) {
+  Hasher prefix;
+  for (size_t position = 0; position < tokens.size(); ++position) {
+    prefix.Add(static_cast<uint64_t>(tokens[position]));
+    for (const CacheLayout& layout : cache.layouts()) {
+      if (!layout.is_ring() && (position + 1) % static_cast<size_t>(layout.ratio) != 0) continue;
+      const RowStore store = cache.Store(layout.layer_idx, layout.kind);
+      uint8_t* row = layout.is_ring() ? store.RingRow(slot, static_cast<int64_t>(position))
+                                      : store.Row(slot, static_cast<int64_t>(position) / layout.ratio);
+      Hasher hasher = prefix;
+      hasher.Add(static_cast<uint64_t>(layout.layer_idx * 100 + static_cast<int>(layout.kind)));
+      for (int64_t i = 0; i < layout.row_bytes; i += 4) {
+        const uint32_t word = static_cast<uint32_t>(hasher.value() >> (i % 32));
+        std::memcpy(row + i, &word, 4);
+      }
+    }
+  }
+}
+
+// Counter-based draws in [0, count).
+class Draws {
+ public:
+  explicit Draws(uint64_t seed) : seed_(seed) {}
+  int64_t operator()(int64_t count) { return static_cast<int64_t>(UniformDouble(seed_, 0, counter_++) * static_cast<double>(count)); }
+
+ private:
+  uint64_t seed_;
+  uint64_t counter_ = 0;
+};
+
+// Every prefix stored, with when it was used last. Looks at all of them every time.
+class ListedPrefixes {
+ public:
+  ListedPrefixes(const PrefixCache& cache, int64_t budget) : cache_(cache), budget_(budget) {}
+
+  PrefixMatch Find(const Tokens& tokens) const {
+    PrefixMatch match;
+    for (const auto& [stored, used] : stored_) {
+      const int64_t shared = std::mismatch(stored.begin(), stored.end(), tokens.begin(), tokens.end()).first - stored.begin();
+      const bool whole = shared == static_cast<int64_t>(stored.size()) && stored.size() < tokens.size();
+      if (whole) match.num_tokens = std::max(match.num_tokens, shared);
+      match.shared_tokens = std::max(match.shared_tokens, shared);
+    }
+    return match;
+  }
+  void Use(const Tokens& tokens) {
+    ++now_;
+    for (auto& [stored, used] : stored_)
+      if (Begins(stored, tokens)) used = now_;
+  }
+  bool Insert(const Tokens& tokens) {
+    Use(tokens);
+    if (stored_.count(tokens) > 0) return true;
+    const int64_t parent = Parent(tokens);
+    const int64_t bytes = cache_.NodeBytes(parent, static_cast<int64_t>(tokens.size()));
+    int64_t ancestors = 0;
+    for (const auto& [stored, used] : stored_)
+      if (Begins(stored, tokens)) ancestors += cache_.NodeBytes(Parent(stored), static_cast<int64_t>(stored.size()));
+    if (ancestors + bytes > budget_) return false;
+    while (Bytes() + bytes > budget_) Evict(tokens);
+    ++now_;
+    stored_[tokens] = now_;
+    Use(tokens);
+    return true;
+  }
+  int64_t Bytes() const {
+    int64_t bytes = 0;
+    for (const auto& [stored, used] : stored_) bytes += cache_.NodeBytes(Parent(stored), static_cast<int64_t>(stored.size()));
+    return bytes;
+  }
+  const std::map<Tokens, int64_t>& stored() const { return stored_; }
+
+ private:
+  static bool Begins(const Tokens& a, const Tokens& b) { return a.size() <= b.size() && std::equal(a.begin(), a.end(), b.begin()); }
+  int64_t Parent(const Tokens& tokens) const {
+    int64_t parent = 0;
+    for (const auto& [stored, used] : stored_)
+      if (stored.size() < tokens.size() && Begins(stored, tokens)) parent = std::max(parent, static_cast<int64_t>(stored.size()));
+    return parent;
+  }
+  // The least recently used prefix that no other begins with, but none that `tokens` begins with.
+  void Evict(const Tokens& tokens) {
+    const Tokens* oldest = nullptr;
+    for (const auto& [stored, used] : stored_) {
+      const bool inner = std::any_of(stored_.begin(), stored_.end(), [&](const auto& other) {
+        return other.first.size() > stored.size() && Begins(stored, other.first);
+      });
+      if (inner || Begins(stored, tokens)) continue;
+      if (oldest == nullptr || used < stored_.at(*oldest)) oldest = &stored;
+    }
+    ASSERT_NE(oldest, nullptr);
+    stored_.erase(Tokens(*oldest));
+  }
+
+  const PrefixCache& cache_;
+  int64_t budget_;
+  std::map<Tokens, int64_t> stored_;
+  int64_t now_ = 0;
+};
+
+// Texts over a few tokens, so that they share beginnings of every length.
+Tokens RandomText(Draws& draw) {
+  Tokens tokens(static_cast<size_t>(1 + draw(kContext - 1)));
+  const int64_t parts_at = draw(kContext);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int64_t>(i) < parts_at ? static_cast<int32_t>(i % 5) : static_cast<int32_t>(draw(3));
+  return tokens;
+}
+
+void ExpectRestored(PrefixCache& cache, const PrefixMatch& match, const Tokens& tokens, KvCache& caches) {
+  caches.Release(1);
+  const PrefixMatch restored = cache.Restore(kKey, tokens, caches, 1);
+  ASSERT_EQ(restored.num_tokens, match.num_tokens);
+  const Tokens prefix(tokens.begin(), tokens.begin() + match.num_tokens);
+  caches.Release(2);
+  Simulate(caches, 2, prefix);
+  const StateSnapshot got = SnapshotState(caches, 1, {match.num_tokens}), expected = SnapshotState(caches, 2, {match.num_tokens});
+  ASSERT_EQ(got.grown, expected.grown) << match.num_tokens << " tokens";
+  ASSERT_EQ(got.rings, expected.rings) << match.num_tokens << " tokens";
+}
+
+class RandomTreeTest : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(RandomTreeTest, FindsRestoresCountsAndEvictsAsTheListOfAllPrefixes) {
+  const int64_t budget = GetParam();
+  for (uint64_t seed = 0; seed < (testing::kSanitized ? 1 : 5); ++seed) {
+    KvCache caches(Layouts(), 3);
+    PrefixCache cache(Layouts(), budget);
+    ListedPrefixes listed(cache, budget);
+    Draws draw(seed);
+    int64_t hits = 0, refused = 0;
+    for (int trial = 0; trial < 300; ++trial) {
+      const Tokens text = RandomText(draw);
+      const PrefixMatch match = cache.Find(kKey, text), expected = listed.Find(text);
+      ASSERT_EQ(match.num_tokens, expected.num_tokens) << "seed " << seed << " trial " << trial;
+      ASSERT_EQ(match.shared_tokens, expected.shared_tokens) << "seed " << seed << " trial " << trial;
+      if (match.num_tokens > 0) {
+        ExpectRestored(cache, match, text, caches);
+        listed.Use({text.begin(), text.begin() + match.num_tokens});
+        ++hits;
+      }
+      // Snapshots at a few ends, taken now or some tokens later.
+      caches.Release(0);
+      int64_t end = 0;
+      while (end < static_cast<int64_t>(text.size())) {
+        end = std::min<int64_t>(static_cast<int64_t>(text.size()), end + 1 + draw(30));
+        const int64_t late = end % 4 == 0 ? draw(5) : 0;
+        const int64_t processed = std::min<int64_t>(static_cast<int64_t>(text.size()), end + late);
+        Simulate(caches, 0, {text.begin(), text.begin() + processed});
+        if (!RingsHold(Layouts(), end, processed)) continue;
+        const Tokens prefix(text.begin(), text.begin() + end);
+        const bool kept = cache.Insert(kKey, prefix, caches, 0, processed);
+        ASSERT_EQ(kept, listed.Insert(prefix)) << "seed " << seed << " trial " << trial << " end " << end;
+        refused += !kept;
+        ASSERT_EQ(cache.stats().used_bytes, listed.Bytes());
+        ASSERT_EQ(cache.stats().num_nodes, static_cast<int64_t>(listed.stored().size()));
+        ASSERT_LE(cache.stats().used_bytes, budget);
+      }
+    }
+    EXPECT_GT(hits, 20);
+    EXPECT_EQ(cache.stats().num_restores, hits);
+    EXPECT_EQ(cache.stats().num_refused, refused);
+    EXPECT_EQ(cache.stats().num_evicted > 0, budget < kUnlimited);
+    cache.Clear();
+    EXPECT_EQ(cache.stats().used_bytes, 0);
+    EXPECT_EQ(cache.stats().num_nodes, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Budgets, RandomTreeTest, ::testing::Values(kUnlimited, 40000, 6000, 2500));
+
+class PrefixCacheTest : public ::testing::Test {
+ protected:
+  bool Insert(const PrefixKey& key, const Tokens& tokens) {
+    caches_.Release(0);
+    Simulate(caches_, 0, tokens);
+    return cache_.Insert(key, tokens, caches_, 0, static_cast<int64_t>(tokens.size()));
+  }
+  int64_t Hit(const PrefixKey& key, const Tokens& tokens) { return cache_.Find(key, tokens).num_tokens; }
+
+  KvCache caches_{Layouts(), 3};
+  PrefixCache cache_{Layouts(), kUnlimited};
+};
+
+TEST_F(PrefixCacheTest, AtLeastOneTokenIsLeftToCompute) {
+  ASSERT_TRUE(Insert(kKey, {1, 2, 3, 4}));
+  EXPECT_EQ(Hit(kKey, {1, 2, 3, 4}), 0);
+  EXPECT_EQ(Hit(kKey, {1, 2, 3, 4, 5}), 4);
+  EXPECT_EQ(Hit(kKey, {}), 0);
+  EXPECT_EQ(cache_.Find(kKey, Tokens{1, 2, 3, 4}).shared_tokens, 4);
+}
+
+TEST_F(PrefixCacheTest, AnotherKeyFindsNothing) {
+  ASSERT_TRUE(Insert(kKey, {1, 2, 3}));
+  std::vector<PrefixKey> others(4, kKey);
+  others[0].checkpoint_id = 9;
+  others[1].tokenizer_id = 9;
+  others[2].numerics = Numerics::kReference;
+  others[3].tier = Tier::kAvx2;
+  for (const PrefixKey& other : others) {
+    EXPECT_EQ(Hit(other, {1, 2, 3, 4}), 0);
+    EXPECT_EQ(cache_.Find(other, Tokens{1, 2, 3, 4}).shared_tokens, 0);
+  }
+  EXPECT_EQ(Hit(kKey, {1, 2, 3, 4}), 3);
+}
+
+TEST_F(PrefixCacheTest, RowsThatTwoTextsShareAreKeptOnceWhenTheyGetANodeOfTheirOwn) {
+  const Tokens shared(40, 1);
+  Tokens first = shared, second = shared;
+  first.push_back(2);
+  second.push_back(3);
+  ASSERT_TRUE(Insert(kKey, first));
+  ASSERT_TRUE(Insert(kKey, second));
+  EXPECT_EQ(cache_.stats().used_bytes, 2 * cache_.NodeBytes(0, 41));
+  ASSERT_TRUE(Insert(kKey, shared));
+  EXPECT_EQ(cache_.stats().used_bytes, cache_.NodeBytes(0, 40) + 2 * cache_.NodeBytes(40, 41));
+  for (Tokens text : {first, second}) {
+    text.push_back(4);
+    ExpectRestored(cache_, {41, 41}, text, caches_);
+  }
+}
+
+TEST_F(PrefixCacheTest, ANodeIsCountedAsItsBytes) {
+  ASSERT_TRUE(Insert(kKey, Tokens(40, 1)));
+  // 10 entries of 32 + 8 bytes, 40 of 12; 7 window rows, 3 history rows, 4 overlap rows; the tokens.
+  const int64_t payload = 10 * 40 + 40 * 12 + 7 * 24 + 3 * 4 + 4 * 16 + 40 * 4;
+  EXPECT_GE(cache_.stats().used_bytes, payload);
+  EXPECT_LE(cache_.stats().used_bytes, payload + 256);
+}
+
+TEST_F(PrefixCacheTest, NothingIsKeptWithoutABudget) {
+  PrefixCache off(Layouts(), 0);
+  Simulate(caches_, 0, {1, 2, 3});
+  EXPECT_FALSE(off.Insert(kKey, Tokens{1, 2, 3}, caches_, 0, 3));
+  EXPECT_EQ(off.Find(kKey, Tokens{1, 2, 3, 4}).num_tokens, 0);
+  EXPECT_EQ(off.stats().num_nodes, 0);
+}
+
+}  // namespace
+}  // namespace tessera
