@@ -145,11 +145,11 @@ int64_t IndexerScratchBytes(const IndexerShape& shape) {
 void ScoreEntries(const IndexerArguments& arguments, const WorkerContext& worker) noexcept {
   const IndexerShape& shape = arguments.shape;
   const Step& step = *arguments.step;
-  const int64_t parts = PartsPerRow(step.num_rows, worker.num_workers);
-  const Range items = worker.PartOf(step.num_rows * parts);
+  const int64_t parts = PartsPerRow(arguments.rows.size(), worker.num_workers);
+  const Range items = worker.PartOf(arguments.rows.size() * parts);
   Buffers buffers(shape, worker.scratch);
   for (int64_t item = items.begin; item < items.end; ++item) {
-    const int64_t row = item / parts;
+    const int64_t row = arguments.rows[item / parts];
     const int part = static_cast<int>(item % parts);
     const int64_t num_visible = (step.position[row] + 1) / shape.ratio;
     if (shape.SelectsAll(num_visible)) continue;
@@ -166,9 +166,10 @@ void MergeSelection(const IndexerArguments& arguments, const WorkerContext& work
   const IndexerShape& shape = arguments.shape;
   const Step& step = *arguments.step;
   const PartialLists& lists = arguments.lists;
-  const int64_t parts = PartsPerRow(step.num_rows, worker.num_workers);
-  const Range rows = worker.PartOf(step.num_rows);
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
+  const int64_t parts = PartsPerRow(arguments.rows.size(), worker.num_workers);
+  const Range mine = worker.PartOf(arguments.rows.size());
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    const int64_t row = arguments.rows[i];
     int32_t* entries = arguments.selection.entries + row * arguments.selection.topk;
     int32_t* blocks = arguments.candidates.blocks + row * shape.block_topk;
     const int64_t num_visible = (step.position[row] + 1) / shape.ratio;
@@ -183,13 +184,13 @@ void MergeSelection(const IndexerArguments& arguments, const WorkerContext& work
     }
     ScoredIndex* merged = reinterpret_cast<ScoredIndex*>(worker.scratch);
     int64_t count = 0;
-    for (int64_t item = row * parts; item < (row + 1) * parts; ++item)
+    for (int64_t item = i * parts; item < (i + 1) * parts; ++item)
       count = KeepTopK(merged, count, lists.entries + item * shape.topk, lists.entry_counts[item], shape.topk);
     SortedIndices(merged, count, entries);
     arguments.selection.counts[row] = static_cast<int32_t>(count);
     if (!publishes) continue;
     count = 0;
-    for (int64_t item = row * parts; item < (row + 1) * parts; ++item)
+    for (int64_t item = i * parts; item < (i + 1) * parts; ++item)
       count = KeepTopK(merged, count, lists.blocks + item * shape.block_topk, lists.block_counts[item], shape.block_topk);
     SortedIndices(merged, count, blocks);
     arguments.candidates.counts[row] = static_cast<int32_t>(count);

@@ -60,6 +60,7 @@ constexpr int64_t PartialListsMax(int64_t max_rows, int num_workers) { return ma
 struct IndexerArguments {
   IndexerShape shape;
   const Step* step = nullptr;
+  RowList rows;
   View<const bf16> queries;   // [max_rows, num_heads * head_dim], values on the Q4 grid
   View<const float> weights;  // [max_rows, num_heads]
   RowStore key_codes, key_scales;

@@ -42,13 +42,12 @@ int64_t SparseAttentionScratchBytes(int64_t head_dim, int64_t num_entries_max) {
 
 template <class T>
 void AttendRows(const SparseAttentionArguments<T>& arguments, const WorkerContext& worker) noexcept {
-  const Step& step = *arguments.step;
   const int64_t head_dim = arguments.window_layout.head_dim;
   const int64_t rope_dims = arguments.window_layout.rope_dims;
-  const int64_t parts = std::min<int64_t>(PartsPerRow(step.num_rows, worker.num_workers), arguments.num_heads);
-  const Range items = worker.PartOf(step.num_rows * parts);
+  const int64_t parts = std::min<int64_t>(PartsPerRow(arguments.rows.size(), worker.num_workers), arguments.num_heads);
+  const Range items = worker.PartOf(arguments.rows.size() * parts);
   for (int64_t item = items.begin; item < items.end; ++item) {
-    const int64_t row = item / parts;
+    const int64_t row = arguments.rows[item / parts];
     const Range heads = PartOf(arguments.num_heads, static_cast<int>(item % parts), static_cast<int>(parts));
     T* kv = reinterpret_cast<T*>(worker.scratch);
     const int64_t num_entries = GatherEntries(arguments, row, kv);

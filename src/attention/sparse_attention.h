@@ -15,6 +15,7 @@ namespace tessera {
 template <class T>
 struct SparseAttentionArguments {
   const Step* step = nullptr;
+  RowList rows;
   int num_heads = 0;
   View<const T> q;            // [max_rows, num_heads * head_dim], rotated
   int64_t window_tokens = 0;  // sliding_window

@@ -25,6 +25,11 @@ struct QuantView {
 
   const uint8_t* Row(int64_t row_idx) const { return payload + row_idx * row_bytes; }
   const uint8_t* ScaleRow(int64_t row_idx) const { return scales + (row_idx + row_offset) / block_rows * scale_stride; }
+  // What reading all of it moves: payload and scales.
+  int64_t ReadBytes() const {
+    const int64_t scale_rows = scales == nullptr ? 0 : (row_offset + rows + block_rows - 1) / block_rows;
+    return rows * row_bytes + scale_rows * ((cols + block_cols - 1) / block_cols);
+  }
   // Rows [first, first + count) of this matrix.
   QuantView Rows(int64_t first, int64_t count) const {
     QuantView view = *this;

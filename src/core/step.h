@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/arena.h"
+#include "core/row_list.h"
 
 namespace tessera {
 
@@ -37,6 +38,10 @@ struct Step {
   Segment* segments = nullptr;    // [max_rows]
 
   static Step Allocate(Arena& arena, int32_t max_rows, int32_t padding_slot);
+
+  // Rows that kernels run, and those that want logits.
+  RowList AllRows() const { return {nullptr, &num_rows}; }
+  RowList LogitRows() const { return {logit_row, &num_logit_rows}; }
 
   // Empties the step.
   void Clear();

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "engine/scheduler.h"
+#include "model/encoder_shortcut.h"
 #include "tokenizer/token_map.h"
 
 namespace tessera {
@@ -131,6 +132,8 @@ void Engine::RunChunks(const std::vector<ScheduledChunk>& chunks) {
     const bool reaches_end = sequence.num_processed + chunk.num_rows == static_cast<int64_t>(sequence.tokens.size());
     step.AddSegment(sequence.slot, sequence.num_processed, sequence.tokens.data() + sequence.num_processed, chunk.num_rows,
                     reaches_end ? 1 : 0);
+    // Nothing of a prompt is asked for but what follows its end: rows that cannot reach it leave the pass early.
+    if (!sequence.decoding()) SetDepths(config(), sequence.num_prompt(), step);
   }
   runner_->Replay();
 }

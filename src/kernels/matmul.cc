@@ -80,8 +80,9 @@ void PackActivations(View<const A> x, const int32_t* row_indices, int64_t num_ro
 }
 
 template <class A, class O>
-void MatMulPacked(const void* packed, int64_t num_rows, const QuantView& w, View<O> out, void* scratch) noexcept {
-  MatMul({static_cast<const float*>(packed), num_rows, &w, out.data, out.stride, std::is_same_v<O, bf16>, static_cast<uint8_t*>(scratch)},
+void MatMulPacked(const void* packed, int64_t num_rows, const QuantView& w, View<O> out, void* scratch, const int32_t* out_rows) noexcept {
+  MatMul({static_cast<const float*>(packed), num_rows, &w, out.data, out.stride, std::is_same_v<O, bf16>, out_rows,
+          static_cast<uint8_t*>(scratch)},
          std::is_same_v<A, bf16>);
 }
 
@@ -101,9 +102,9 @@ template int64_t PackedBytes<bf16>(Format, int64_t, int64_t);
 template int64_t PackedBytes<float>(Format, int64_t, int64_t);
 template void PackActivations<bf16>(View<const bf16>, const int32_t*, int64_t, Format, void*) noexcept;
 template void PackActivations<float>(View<const float>, const int32_t*, int64_t, Format, void*) noexcept;
-template void MatMulPacked<bf16, bf16>(const void*, int64_t, const QuantView&, View<bf16>, void*) noexcept;
-template void MatMulPacked<bf16, float>(const void*, int64_t, const QuantView&, View<float>, void*) noexcept;
-template void MatMulPacked<float, bf16>(const void*, int64_t, const QuantView&, View<bf16>, void*) noexcept;
-template void MatMulPacked<float, float>(const void*, int64_t, const QuantView&, View<float>, void*) noexcept;
+template void MatMulPacked<bf16, bf16>(const void*, int64_t, const QuantView&, View<bf16>, void*, const int32_t*) noexcept;
+template void MatMulPacked<bf16, float>(const void*, int64_t, const QuantView&, View<float>, void*, const int32_t*) noexcept;
+template void MatMulPacked<float, bf16>(const void*, int64_t, const QuantView&, View<bf16>, void*, const int32_t*) noexcept;
+template void MatMulPacked<float, float>(const void*, int64_t, const QuantView&, View<float>, void*, const int32_t*) noexcept;
 
 }  // namespace tessera

@@ -29,9 +29,11 @@ template <class A>
 void PackActivations(View<const A> x, const int32_t* row_indices, int64_t num_rows, Format format, void* packed) noexcept;
 
 // out[m][n] for m < num_rows, n < w.rows (a view of the rows wanted: QuantView::Rows). A is the type that was packed, O what is stored
-// (rounded once). `scratch` is MatMulScratchBytes(w.cols) bytes, 64-byte aligned, private to the caller.
+// (rounded once). With `out_rows` row m goes to out.Row(out_rows[m]). `scratch` is MatMulScratchBytes(w.cols) bytes, 64-byte aligned,
+// private to the caller.
 template <class A, class O>
-void MatMulPacked(const void* packed, int64_t num_rows, const QuantView& w, View<O> out, void* scratch) noexcept;
+void MatMulPacked(const void* packed, int64_t num_rows, const QuantView& w, View<O> out, void* scratch,
+                  const int32_t* out_rows = nullptr) noexcept;
 
 // Enough for any format and number of rows.
 int64_t MatMulScratchBytes(int64_t cols);

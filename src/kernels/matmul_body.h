@@ -32,6 +32,7 @@ struct MatMulCall {
   void* out = nullptr;
   int64_t out_stride = 0;  // elements
   bool out_is_bf16 = false;
+  const int32_t* out_rows = nullptr;  // where row m of the product goes; null: row m
   uint8_t* scratch = nullptr;
 };
 

@@ -76,6 +76,7 @@ void PackRows(const PackCall& call) {
 }
 
 inline void StoreOutput(const MatMulCall& call, int64_t m, int64_t n, float value) {
+  if (call.out_rows != nullptr) m = call.out_rows[m];
   if (call.out_is_bf16) {
     static_cast<bf16*>(call.out)[m * call.out_stride + n] = ToBf16(value);
   } else {

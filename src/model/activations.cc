@@ -14,6 +14,7 @@ Activations<T> Activations<T>::Allocate(Arena& arena, Arena& arguments, const Mo
   a.mixes = arena.AllocateView<float>(rows, 2 * streams + streams * streams);
   a.hc_attn = arena.Allocate<HcCoefficients>(rows);
   a.hc_ffn = arena.Allocate<HcCoefficients>(rows);
+  a.layer_rows = LayerRows::Allocate(arena, config, rows);
   a.x = arena.AllocateView<T>(rows, hidden);
   a.y = arena.AllocateView<T>(rows, hidden);
   for (int i = 0; i < 2; ++i) {

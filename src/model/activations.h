@@ -8,6 +8,7 @@
 #include "core/view.h"
 #include "kernels/hyper_connection.h"
 #include "model/config.h"
+#include "model/encoder_shortcut.h"
 #include "moe/assignment.h"
 
 namespace tessera {
@@ -18,6 +19,7 @@ struct Activations {
   View<float> mixes;        // [rows, 2 hc_mult + hc_mult^2] products of a mix before its nonlinearities
   HcCoefficients* hc_attn;  // [rows] coefficients of the latest attention and FFN sites
   HcCoefficients* hc_ffn;
+  LayerRows layer_rows;
   View<T> x;                   // [rows, hidden] a sub-layer's normed input
   View<T> y;                   // [rows, hidden] its output
   View<T> quantized;           // [rows, widest quantised input] inputs under --numerics reference

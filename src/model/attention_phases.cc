@@ -11,6 +11,7 @@
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "model/forward_builder.h"
+#include "model/op_costs.h"
 
 namespace tessera {
 namespace {
@@ -52,6 +53,9 @@ struct EntryArguments {
     cut.Take<uint8_t>(MatMulScratchBytes(layout.head_dim));
     return cut.used_bytes();
   }
+
+  // V4.1 multiplies the latents of the entries that are completed; the sums of a pool are no products with weights.
+  OpCost Cost() const noexcept { return has_keys && v41 ? MatMulCost(key_weight, NumCompletedEntries(*step, pool.ratio)) : OpCost{}; }
 
   void Rotate(T* vector, int64_t dim, int64_t entry_idx) const noexcept {
     float cos[kRopeDimsMax / 2], sin[kRopeDimsMax / 2];
@@ -109,6 +113,44 @@ void AddPositionBias(const float* ape, int64_t position, int ratio, int64_t cols
   for (int64_t i = 0; i < cols; ++i) logits[i] += bias[i];
 }
 
+// Norms and window row of the rows that enter a layer, and what else of their projections is elementwise.
+template <class T>
+struct WindowArguments {
+  const Step* step;
+  RowList rows;
+  int32_t layer_idx;
+  View<T> q_lora, kv;
+  const bf16* q_norm;
+  const bf16* kv_norm;
+  float eps;
+  View<const float> cos, sin;
+  int64_t rope_dims;
+  KvRowLayout layout;
+  RowStore window;
+  int ratio;
+  const float* ape;
+  View<float> pool_logits;
+  const float* index_ape;
+  View<float> index_pool_logits;
+  View<const T> index_weights_raw;
+  View<float> index_weights;
+  float index_scale;
+
+  void RunRow(int64_t row) const noexcept {
+    const int64_t position = step->position[row];
+    T* vector = kv.Row(row);
+    RmsNorm(vector, kv_norm, eps, kv.cols, vector);
+    RotateInterleaved(vector + kv.cols - rope_dims, cos.Row(row), sin.Row(row), rope_dims, false);
+    EncodeKvRow<T>(layout, vector, window.RingRow(step->slot[row], position));
+    if (ape != nullptr) AddPositionBias(ape, position, ratio, pool_logits.cols, pool_logits.Row(row));
+    if (index_ape != nullptr) AddPositionBias(index_ape, position, ratio, index_pool_logits.cols, index_pool_logits.Row(row));
+    if (step->depth[row] <= layer_idx) return;  // the row ends here: it has no queries
+    RmsNorm(q_lora.Row(row), q_norm, eps, q_lora.cols, q_lora.Row(row));
+    for (int64_t head = 0; head < index_weights.cols; ++head)
+      index_weights.Row(row)[head] = ToFloat(FromFloat<T>(ToFloat(index_weights_raw.Row(row)[head]) * index_scale));
+  }
+};
+
 // The columns of a buffer that a layer with narrower vectors uses.
 template <class U>
 View<U> Narrow(View<U> view, int64_t cols) {
@@ -125,51 +167,35 @@ CompressorShape ForwardBuilder<T>::PoolShape(const AttentionShape& shape, int64_
 template <class T>
 void ForwardBuilder<T>::ProjectInputs(const AttentionShape& shape) {
   const LayerWeights& w = layer(shape.layer_idx);
-  const View<const T> quantized = QuantizedInput(kRegionQueryKey, a_.x);
+  const RowList entering = Entering(shape.layer_idx), passing = Passing(shape.layer_idx);
+  const View<const T> quantized = QuantizedInput(kRegionQueryKey, entering, a_.x);
   const View<const T> x = a_.x;
-  std::vector<Linear<T>> linears = {{w.wq_a, quantized, a_.q_lora, {}}, {w.wkv, quantized, a_.kv, {}}};
+  std::vector<Linear<T>> linears = {{passing, w.wq_a, quantized, a_.q_lora, {}}, {entering, w.wkv, quantized, a_.kv, {}}};
   if (shape.owns_entries && v41_ && shape.ratio == 1) {
-    linears.push_back({w.compressor.wkv, x, a_.latent, {}});
+    linears.push_back({entering, w.compressor.wkv, x, a_.latent, {}});
   } else if (shape.owns_entries) {
     const int64_t width = PoolShape(shape, config_.head_dim).vector_width();
-    linears.push_back({w.compressor.wkv, x, {}, Narrow(a_.pool_values, width)});
-    linears.push_back({w.compressor.wgate, x, {}, Narrow(a_.pool_logits, width)});
+    linears.push_back({entering, w.compressor.wkv, x, {}, Narrow(a_.pool_values, width)});
+    linears.push_back({entering, w.compressor.wgate, x, {}, Narrow(a_.pool_logits, width)});
   }
   if (shape.has_indexer) {
     if (!v41_) {
-      linears.push_back({w.index_compressor.wkv, x, {}, a_.index_pool_values});
-      linears.push_back({w.index_compressor.wgate, x, {}, a_.index_pool_logits});
+      linears.push_back({entering, w.index_compressor.wkv, x, {}, a_.index_pool_values});
+      linears.push_back({entering, w.index_compressor.wgate, x, {}, a_.index_pool_logits});
     }
-    linears.push_back({w.index_weights_proj, x, a_.index_weights_raw, {}});
+    linears.push_back({passing, w.index_weights_proj, x, a_.index_weights_raw, {}});
   }
-  EmitLinears<T>(builder_, kRegionQueryKey, &step_->num_rows, rows_, linears);
+  EmitLinears<T>(builder_, kRegionQueryKey, rows_, linears);
   Gather();
 }
 
 template <class T>
 void ForwardBuilder<T>::StoreWindow(const AttentionShape& shape) {
   const LayerWeights& w = layer(shape.layer_idx);
-  struct Arguments {
-    const Step* step;
-    View<T> q_lora, kv;
-    const bf16* q_norm;
-    const bf16* kv_norm;
-    float eps;
-    View<const float> cos, sin;
-    int64_t rope_dims;
-    KvRowLayout layout;
-    RowStore window;
-    int ratio;
-    const float* ape;
-    View<float> pool_logits;
-    const float* index_ape;
-    View<float> index_pool_logits;
-    View<const T> index_weights_raw;
-    View<float> index_weights;
-    float index_scale;
-  };
-  Arguments arguments{};
+  WindowArguments<T> arguments{};
   arguments.step = step_;
+  arguments.rows = Entering(shape.layer_idx);
+  arguments.layer_idx = shape.layer_idx;
   arguments.q_lora = a_.q_lora;
   arguments.kv = a_.kv;
   arguments.q_norm = w.q_norm;
@@ -196,31 +222,19 @@ void ForwardBuilder<T>::StoreWindow(const AttentionShape& shape) {
         static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.index_head_dim) * static_cast<double>(config_.index_n_heads)));
   }
   builder_.Add(kRegionCompress, [arguments](const WorkerContext& worker) noexcept {
-    const Arguments& in = arguments;
-    const Range rows = worker.PartOf(in.step->num_rows);
-    for (int64_t row = rows.begin; row < rows.end; ++row) {
-      const int64_t position = in.step->position[row];
-      RmsNorm(in.q_lora.Row(row), in.q_norm, in.eps, in.q_lora.cols, in.q_lora.Row(row));
-      T* kv = in.kv.Row(row);
-      RmsNorm(kv, in.kv_norm, in.eps, in.kv.cols, kv);
-      RotateInterleaved(kv + in.kv.cols - in.rope_dims, in.cos.Row(row), in.sin.Row(row), in.rope_dims, false);
-      EncodeKvRow<T>(in.layout, kv, in.window.RingRow(in.step->slot[row], position));
-      if (in.ape != nullptr) AddPositionBias(in.ape, position, in.ratio, in.pool_logits.cols, in.pool_logits.Row(row));
-      if (in.index_ape != nullptr)
-        AddPositionBias(in.index_ape, position, in.ratio, in.index_pool_logits.cols, in.index_pool_logits.Row(row));
-      for (int64_t head = 0; head < in.index_weights.cols; ++head)
-        in.index_weights.Row(row)[head] = ToFloat(FromFloat<T>(ToFloat(in.index_weights_raw.Row(row)[head]) * in.index_scale));
-    }
+    const Range mine = worker.PartOf(arguments.rows.size());
+    for (int64_t i = mine.begin; i < mine.end; ++i) arguments.RunRow(arguments.rows[i]);
   });
 }
 
 template <class T>
 void ForwardBuilder<T>::ProjectQueries(const AttentionShape& shape) {
   const LayerWeights& w = layer(shape.layer_idx);
-  const View<const T> quantized = QuantizedInput(kRegionQuery, a_.q_lora);
-  std::vector<Linear<T>> linears = {{w.wq_b, quantized, a_.q, {}}};
-  if (shape.has_indexer) linears.push_back({w.index_wq_b, quantized, a_.index_q, {}});
-  EmitLinears<T>(builder_, kRegionQuery, &step_->num_rows, rows_, linears);
+  const RowList rows = Passing(shape.layer_idx);
+  const View<const T> quantized = QuantizedInput(kRegionQuery, rows, a_.q_lora);
+  std::vector<Linear<T>> linears = {{rows, w.wq_b, quantized, a_.q, {}}};
+  if (shape.has_indexer) linears.push_back({rows, w.index_wq_b, quantized, a_.index_q, {}});
+  EmitLinears<T>(builder_, kRegionQuery, rows_, linears);
   Gather();
 }
 
@@ -254,13 +268,14 @@ void ForwardBuilder<T>::EmitAppendEntries(const AttentionShape& shape) {
     entry.key_scales = cache.Store(shape.layer_idx, CacheKind::kIndexScales);
   }
   builder_.RequireScratch(static_cast<size_t>(entry.ScratchBytes()));
-  builder_.Add(kRegionCompress, [entry](const WorkerContext& worker) noexcept { entry.Run(worker); });
+  builder_.Add(
+      kRegionCompress, [entry](const WorkerContext& worker) noexcept { entry.Run(worker); }, [entry]() noexcept { return entry.Cost(); });
 }
 
 template <class T>
 void ForwardBuilder<T>::PrepareQueries(const AttentionShape& shape) {
   struct Arguments {
-    const Step* step;
+    RowList rows;
     bool v41;
     View<T> q;
     int64_t heads, head_dim, rope_dims;
@@ -271,7 +286,7 @@ void ForwardBuilder<T>::PrepareQueries(const AttentionShape& shape) {
     int64_t index_heads, index_dim;
   };
   const bool compressed = shape.ratio > 0;
-  const Arguments arguments{step_,
+  const Arguments arguments{Passing(shape.layer_idx),
                             v41_,
                             a_.q,
                             config_.num_attention_heads,
@@ -286,16 +301,16 @@ void ForwardBuilder<T>::PrepareQueries(const AttentionShape& shape) {
                             config_.index_head_dim};
   builder_.Add(kRegionCompress, [arguments](const WorkerContext& worker) noexcept {
     const Arguments& in = arguments;
-    const Range heads = worker.PartOf(in.step->num_rows * in.heads);
+    const Range heads = worker.PartOf(in.rows.size() * in.heads);
     for (int64_t item = heads.begin; item < heads.end; ++item) {
-      const int64_t row = item / in.heads;
+      const int64_t row = in.rows[item / in.heads];
       T* q = in.q.Row(row) + item % in.heads * in.head_dim;
       if (!in.v41) HeadNorm(q, in.eps, in.head_dim);
       RotateInterleaved(q + in.head_dim - in.rope_dims, in.cos.Row(row), in.sin.Row(row), in.rope_dims, false);
     }
-    const Range index_heads = worker.PartOf(in.step->num_rows * in.index_heads);
+    const Range index_heads = worker.PartOf(in.rows.size() * in.index_heads);
     for (int64_t item = index_heads.begin; item < index_heads.end; ++item) {
-      const int64_t row = item / in.index_heads, offset = item % in.index_heads * in.index_dim;
+      const int64_t row = in.rows[item / in.index_heads], offset = item % in.index_heads * in.index_dim;
       T* q = in.index_q.Row(row) + offset;
       RotateInterleaved(q + in.index_dim - in.rope_dims, in.cos.Row(row), in.sin.Row(row), in.rope_dims, false);
       if (!in.v41) Hadamard(q, in.index_dim);
@@ -322,6 +337,7 @@ void ForwardBuilder<T>::Select(const AttentionShape& shape) {
   }
   arguments.shape.round_scores = reference_;
   arguments.step = step_;
+  arguments.rows = Passing(shape.layer_idx);
   arguments.queries = a_.index_q4;
   arguments.weights = a_.index_weights;
   arguments.key_codes = context_.cache->Store(shape.entry_layer, CacheKind::kIndexCodes);
@@ -330,7 +346,9 @@ void ForwardBuilder<T>::Select(const AttentionShape& shape) {
   arguments.candidates = a_.candidates;
   arguments.lists = a_.lists;
   builder_.RequireScratch(static_cast<size_t>(IndexerScratchBytes(arguments.shape)));
-  builder_.Add(kRegionIndex, [arguments](const WorkerContext& worker) noexcept { ScoreEntries(arguments, worker); });
+  builder_.Add(
+      kRegionIndex, [arguments](const WorkerContext& worker) noexcept { ScoreEntries(arguments, worker); },
+      [arguments]() noexcept { return IndexCost(arguments); });
   builder_.Add(kRegionIndex, [arguments](const WorkerContext& worker) noexcept { MergeSelection(arguments, worker); });
 }
 
@@ -340,6 +358,7 @@ void ForwardBuilder<T>::Attend(const AttentionShape& shape) {
   const bool compressed = shape.ratio > 0;
   SparseAttentionArguments<T> arguments;
   arguments.step = step_;
+  arguments.rows = Passing(shape.layer_idx);
   arguments.num_heads = config_.num_attention_heads;
   arguments.q = a_.q;
   arguments.window_tokens = config_.sliding_window;
@@ -388,12 +407,13 @@ void ForwardBuilder<T>::Attend(const AttentionShape& shape) {
                        {a_.index_pool_values, a_.index_pool_logits},
                        cache.Store(shape.layer_idx, CacheKind::kIndexPending)};
   }
-  builder_.Add(kRegionAttend, [arguments, pending, index_pending](const WorkerContext& worker) noexcept {
+  const auto attend = [arguments, pending, index_pending](const WorkerContext& worker) noexcept {
     AttendRows<T>(arguments, worker);
     const Range segments = worker.PartOf(arguments.step->num_segments);
     pending.Keep(*arguments.step, segments);
     index_pending.Keep(*arguments.step, segments);
-  });
+  };
+  builder_.Add(kRegionAttend, attend, [arguments]() noexcept { return AttendCost<T>(arguments); });
 }
 
 template <class T>
@@ -401,16 +421,18 @@ void ForwardBuilder<T>::ProjectOutput(const AttentionShape& shape) {
   const LayerWeights& w = layer(shape.layer_idx);
   const int64_t groups = config_.o_groups, lora = config_.o_lora_rank;
   const int64_t group_width = a_.attended.cols / groups;
+  const RowList rows = Passing(shape.layer_idx);
   std::vector<Linear<T>> grouped;
   for (int64_t group = 0; group < groups; ++group)
-    grouped.push_back({w.wo_a.Rows(group * lora, lora),
+    grouped.push_back({rows,
+                       w.wo_a.Rows(group * lora, lora),
                        View<const T>(a_.attended).Columns(group * group_width, group_width),
                        a_.o_lora.Columns(group * lora, lora),
                        {}});
-  EmitLinears<T>(builder_, kRegionOutput, &step_->num_rows, rows_, grouped);
+  EmitLinears<T>(builder_, kRegionOutput, rows_, grouped);
   Gather();
-  const View<const T> quantized = QuantizedInput(kRegionOutput, a_.o_lora);
-  EmitLinears<T>(builder_, kRegionOutput, &step_->num_rows, rows_, {{w.wo_b, quantized, a_.y, {}}});
+  const View<const T> quantized = QuantizedInput(kRegionOutput, rows, a_.o_lora);
+  EmitLinears<T>(builder_, kRegionOutput, rows_, {{rows, w.wo_b, quantized, a_.y, {}}});
   Gather();
 }
 

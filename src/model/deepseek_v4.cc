@@ -30,7 +30,7 @@ ForwardOutputs BuildDeepseekV4(PlanBuilder& builder, const ForwardContext& conte
     const AttentionShape shape = Shape(forward.config(), layer_idx);
 
     // Attention on the normed collapse of the streams.
-    forward.MixAndNorm(layer.hc_attn, a.hc_attn, nullptr, layer.attn_norm);
+    forward.MixAndNorm(forward.Entering(layer_idx), layer.hc_attn, a.hc_attn, nullptr, layer.attn_norm);
     forward.ProjectInputs(shape);
     forward.StoreWindow(shape);
     forward.ProjectQueries(shape);
@@ -38,10 +38,10 @@ ForwardOutputs BuildDeepseekV4(PlanBuilder& builder, const ForwardContext& conte
     forward.Select(shape);
     forward.Attend(shape);
     forward.ProjectOutput(shape);
-    forward.Expand(a.hc_attn);
+    forward.Expand(forward.Passing(layer_idx), a.hc_attn);
 
     // Mixture of experts; the first num_hash_layers route by token id.
-    forward.MixAndNorm(layer.hc_ffn, a.hc_ffn, nullptr, layer.ffn_norm);
+    forward.MixAndNorm(forward.Passing(layer_idx), layer.hc_ffn, a.hc_ffn, nullptr, layer.ffn_norm);
     forward.Moe(layer_idx, a.hc_ffn);
     forward.RecordLayer(layer_idx, shape);
   }

@@ -36,7 +36,7 @@ ForwardOutputs BuildDeepseekV41(PlanBuilder& builder, const ForwardContext& cont
     if (forward.config().IsEngramLayer(layer_idx)) forward.Engram(layer_idx);
 
     // The collapse weights lag by one site: attention uses those of the last FFN site, the FFN those of this attention site.
-    forward.MixAndNorm(layer.hc_attn, a.hc_attn, a.hc_ffn, layer.attn_norm);
+    forward.MixAndNorm(forward.Entering(layer_idx), layer.hc_attn, a.hc_attn, a.hc_ffn, layer.attn_norm);
     forward.ProjectInputs(shape);
     forward.StoreWindow(shape);
     forward.ProjectQueries(shape);
@@ -44,9 +44,9 @@ ForwardOutputs BuildDeepseekV41(PlanBuilder& builder, const ForwardContext& cont
     forward.Select(shape);
     forward.Attend(shape);
     forward.ProjectOutput(shape);
-    forward.Expand(a.hc_attn);
+    forward.Expand(forward.Passing(layer_idx), a.hc_attn);
 
-    forward.MixAndNorm(layer.hc_ffn, a.hc_ffn, a.hc_attn, layer.ffn_norm);
+    forward.MixAndNorm(forward.Passing(layer_idx), layer.hc_ffn, a.hc_ffn, a.hc_attn, layer.ffn_norm);
     forward.Moe(layer_idx, a.hc_ffn);
     forward.RecordLayer(layer_idx, shape);
   }

@@ -18,18 +18,18 @@ namespace {
 
 constexpr int64_t kColumnGrain = 64;  // columns of a stream update a work item is cut at
 
-// Items when `num_rows` rows are divided over the workers, with rows cut into column ranges where there are fewer rows than workers.
+// Items when rows are divided over the workers, with rows cut into column ranges where there are fewer rows than workers.
 struct RowColumns {
   int64_t row = 0;
   Range columns;
 };
 template <class F>
-void ForRowColumns(const WorkerContext& worker, int64_t num_rows, int64_t cols, F&& body) noexcept {
-  const int64_t parts = PartsPerRow(num_rows, worker.num_workers);
-  const Range items = worker.PartOf(num_rows * parts);
+void ForRowColumns(const WorkerContext& worker, RowList rows, int64_t cols, F&& body) noexcept {
+  const int64_t parts = PartsPerRow(rows.size(), worker.num_workers);
+  const Range items = worker.PartOf(rows.size() * parts);
   for (int64_t item = items.begin; item < items.end; ++item) {
     const Range columns = PartOf(cols, static_cast<int>(item % parts), static_cast<int>(parts), kColumnGrain);
-    if (columns.begin < columns.end) body(RowColumns{item / parts, columns});
+    if (columns.begin < columns.end) body(RowColumns{rows[item / parts], columns});
   }
 }
 
@@ -51,14 +51,14 @@ ForwardBuilder<T>::ForwardBuilder(PlanBuilder& builder, const ForwardContext& co
 }
 
 template <class T>
-View<const T> ForwardBuilder<T>::QuantizedInput(Region region, View<const T> x) {
+View<const T> ForwardBuilder<T>::QuantizedInput(Region region, RowList list, View<const T> x) {
   if (!reference_) return x;
   const View<T> quantized{a_.quantized.data, a_.quantized.rows, x.cols, x.cols};
-  const Step* step = step_;
   const int64_t block = config_.activation_block();
   builder_.Add(region, [=](const WorkerContext& worker) noexcept {
-    const Range rows = worker.PartOf(step->num_rows);
-    for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const Range mine = worker.PartOf(list.size());
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      const int64_t row = list[i];
       std::copy_n(x.Row(row), x.cols, quantized.Row(row));
       FakeQuantizeQ8(quantized.Row(row), x.cols, block);
     }
@@ -78,6 +78,7 @@ void ForwardBuilder<T>::Inputs() {
     int hc_mult;
     int64_t hidden;
     HcCoefficients* first_coefficients;
+    LayerRows layer_rows;
   };
   Arguments arguments{};
   arguments.step = step_;
@@ -92,8 +93,11 @@ void ForwardBuilder<T>::Inputs() {
   arguments.hc_mult = config_.hc_mult;
   arguments.hidden = config_.hidden_size;
   arguments.first_coefficients = a_.hc_ffn;
-  builder_.Add(kRegionInputs, [arguments](const WorkerContext& worker) noexcept {
+  arguments.layer_rows = a_.layer_rows;
+  const auto cost = [step = step_, row_bytes = weights_.embed.row_bytes]() noexcept { return OpCost{step->num_rows * row_bytes, 0}; };
+  const auto body = [arguments](const WorkerContext& worker) noexcept {
     const Arguments& in = arguments;
+    if (worker.worker_idx == worker.num_workers - 1) in.layer_rows.Compact(*in.step);
     const Range rows = worker.PartOf(in.step->num_rows);
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       for (int i = 0; i < 2; ++i)
@@ -104,7 +108,8 @@ void ForwardBuilder<T>::Inputs() {
       // Padding rows keep whatever their buffers hold: nothing of theirs may reach another row.
       if (in.step->valid[row] != 0) GatherRow(in.embed, in.step->token_id[row], in.hc_mult, in.hidden, in.streams.Row(row));
     }
-  });
+  };
+  builder_.Add(kRegionInputs, body, cost);
   if (!context_.model->engram_layers().empty()) HashNgrams();
 }
 
@@ -185,20 +190,23 @@ void ForwardBuilder<T>::Engram(int layer_idx) {
   const int table_idx = static_cast<int>(table);
   const int64_t columns = config_.engram_columns(), head_dim = config_.engram_head_dim;
   const View<T> input = a_.engram_input;
+  const RowList list = a_.layer_rows.Entering(*step_, layer_idx);
 
   builder_.Add(kRegionEngram, [=](const WorkerContext& worker) noexcept {
     if (worker.worker_idx == 0) store->Wait(table_idx);
   });
-  builder_.Add(kRegionEngram, [=](const WorkerContext& worker) noexcept {
-    const Range items = worker.PartOf(step->num_rows * columns);
+  const auto gather = [=](const WorkerContext& worker) noexcept {
+    const Range items = worker.PartOf(list.size() * columns);
     for (int64_t item = items.begin; item < items.end; ++item) {
-      const int64_t row = item / columns, column = item % columns;
+      const int64_t row = list[item / columns], column = item % columns;
       const StoredRow stored = store->Row(table_idx, row, column);
       if (!GatherQuantizedRow(stored.codes, stored.scales, head_dim, input.Row(row) + column * head_dim)) step->row_failed[row] = 1;
     }
-  });
-  const View<const T> quantized = QuantizedInput(kRegionEngram, input);
-  EmitLinears<T>(builder_, kRegionEngram, &step_->num_rows, rows_, {{layer(layer_idx).engram_wkv, quantized, a_.engram_kv, {}}});
+  };
+  const int64_t row_bytes = columns * (head_dim + head_dim / config_.activation_block());
+  builder_.Add(kRegionEngram, gather, [=]() noexcept { return OpCost{list.size() * row_bytes, 0}; });
+  const View<const T> quantized = QuantizedInput(kRegionEngram, list, input);
+  EmitLinears<T>(builder_, kRegionEngram, rows_, {{list, layer(layer_idx).engram_wkv, quantized, a_.engram_kv, {}}});
   Gather();
 
   const StreamGateOptions options{config_.hc_mult, config_.hidden_size, config_.rms_norm_eps};
@@ -206,18 +214,19 @@ void ForwardBuilder<T>::Engram(int layer_idx) {
   const View<T> streams = a_.streams, kv = a_.engram_kv;
   const View<float> gates = a_.engram_gates;
   builder_.Add(kRegionEngram, [=](const WorkerContext& worker) noexcept {
-    const Range rows = worker.PartOf(step->num_rows);
-    for (int64_t row = rows.begin; row < rows.end; ++row) StreamGate<T>(streams.Row(row), kv.Row(row), qk_weight, options, gates.Row(row));
+    const Range mine = worker.PartOf(list.size());
+    for (int64_t i = mine.begin; i < mine.end; ++i)
+      StreamGate<T>(streams.Row(list[i]), kv.Row(list[i]), qk_weight, options, gates.Row(list[i]));
   });
 }
 
 template <class T>
-void ForwardBuilder<T>::MixAndNorm(const HyperConnectionWeights& weights, HcCoefficients* coefficients, const HcCoefficients* lagged,
-                                   const bf16* norm) {
-  EmitLinears<T>(builder_, kRegionMix, &step_->num_rows, rows_, {{weights.fn, a_.streams, {}, a_.mixes}});
+void ForwardBuilder<T>::MixAndNorm(RowList rows, const HyperConnectionWeights& weights, HcCoefficients* coefficients,
+                                   const HcCoefficients* lagged, const bf16* norm) {
+  EmitLinears<T>(builder_, kRegionMix, rows_, {{rows, weights.fn, a_.streams, {}, a_.mixes}});
   Gather();
   struct Arguments {
-    const Step* step;
+    RowList rows;
     View<const T> streams;
     View<const float> mixes;
     const float* base;
@@ -230,7 +239,7 @@ void ForwardBuilder<T>::MixAndNorm(const HyperConnectionWeights& weights, HcCoef
     const HcCoefficients* collapse_with;
     View<T> x;
   };
-  const Arguments arguments{step_,
+  const Arguments arguments{rows,
                             a_.streams,
                             a_.mixes,
                             weights.base,
@@ -244,8 +253,9 @@ void ForwardBuilder<T>::MixAndNorm(const HyperConnectionWeights& weights, HcCoef
                             a_.x};
   builder_.Add(kRegionMix, [arguments](const WorkerContext& worker) noexcept {
     const Arguments& in = arguments;
-    const Range rows = worker.PartOf(in.step->num_rows);
-    for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const Range mine = worker.PartOf(in.rows.size());
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      const int64_t row = in.rows[i];
       const T* streams = in.streams.Row(row);
       const float mean = SumOfSquares(streams, in.streams.cols) / static_cast<float>(in.streams.cols);
       HcMix(in.mixes.Row(row), 1.0f / std::sqrt(mean + in.eps), in.base, in.scale, in.options, &in.coefficients[row]);
@@ -257,14 +267,13 @@ void ForwardBuilder<T>::MixAndNorm(const HyperConnectionWeights& weights, HcCoef
 }
 
 template <class T>
-void ForwardBuilder<T>::Expand(const HcCoefficients* coefficients) {
-  const Step* step = step_;
+void ForwardBuilder<T>::Expand(RowList rows, const HcCoefficients* coefficients) {
   const View<const T> y = a_.y;
   const View<T> streams = a_.streams;
   const int hc_mult = config_.hc_mult;
   const int64_t hidden = config_.hidden_size;
   builder_.Add(kRegionOutput, [=](const WorkerContext& worker) noexcept {
-    ForRowColumns(worker, step->num_rows, hidden, [&](const RowColumns& item) noexcept {
+    ForRowColumns(worker, rows, hidden, [&](const RowColumns& item) noexcept {
       HcExpand(y.Row(item.row) + item.columns.begin, coefficients[item.row], hc_mult, item.columns.end - item.columns.begin,
                streams.Row(item.row) + item.columns.begin, hidden);
     });
@@ -273,7 +282,7 @@ void ForwardBuilder<T>::Expand(const HcCoefficients* coefficients) {
 
 template <class T>
 ForwardOutputs ForwardBuilder<T>::Head(const HcCoefficients* coefficients) {
-  if (!v41_) EmitLinears<T>(builder_, kRegionHead, &step_->num_rows, rows_, {{weights_.hc_head.fn, a_.streams, {}, a_.mixes}});
+  if (!v41_) EmitLinears<T>(builder_, kRegionHead, rows_, {{step_->LogitRows(), weights_.hc_head.fn, a_.streams, {}, a_.mixes}});
   struct Arguments {
     const Step* step;
     View<const T> streams;
@@ -317,7 +326,9 @@ ForwardOutputs ForwardBuilder<T>::Head(const HcCoefficients* coefficients) {
       RmsNorm(x, in.norm, in.eps, in.hidden, x);
     }
   });
-  EmitLinears<T>(builder_, kRegionHead, &step_->num_logit_rows, rows_, {{weights_.head, a_.head_x, {}, a_.logits}});
+  // The rows that want logits lie together here.
+  const RowList outputs{nullptr, &step_->num_logit_rows};
+  EmitLinears<T>(builder_, kRegionHead, rows_, {{outputs, weights_.head, a_.head_x, {}, a_.logits}});
   Gather();
   return {a_.logits};
 }

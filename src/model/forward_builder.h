@@ -36,9 +36,10 @@ class ForwardBuilder {
 
   // x <- norm(collapse(streams, weights)); the site's coefficients go to `coefficients`. V4 collapses with the coefficients just computed
   // (lagged == null), V4.1 with those of the site before.
-  void MixAndNorm(const HyperConnectionWeights& weights, HcCoefficients* coefficients, const HcCoefficients* lagged, const bf16* norm);
+  void MixAndNorm(RowList rows, const HyperConnectionWeights& weights, HcCoefficients* coefficients, const HcCoefficients* lagged,
+                  const bf16* norm);
   // streams <- expand(y, streams) with the site's coefficients.
-  void Expand(const HcCoefficients* coefficients);
+  void Expand(RowList rows, const HcCoefficients* coefficients);
 
   // Attention, phase by phase; x -> y.
   void ProjectInputs(const AttentionShape& shape);  // low-rank q, kv, compressor and indexer inputs
@@ -52,6 +53,10 @@ class ForwardBuilder {
   // Router, experts, combine, expand with the FFN site's coefficients.
   void Moe(int layer_idx, const HcCoefficients* coefficients);
 
+  // Rows that enter a layer, and those of them that pass it in full (model/encoder_shortcut.h).
+  RowList Entering(int layer_idx) const { return a_.layer_rows.Entering(*step_, layer_idx); }
+  RowList Passing(int layer_idx) const { return a_.layer_rows.Passing(*step_, layer_idx); }
+
   void RecordLayer(int layer_idx, const AttentionShape& shape);
   // Final collapse with `weights` of the last site (V4.1) or the trained head weights (V4), norm, logits of the rows that want them.
   ForwardOutputs Head(const HcCoefficients* coefficients);
@@ -63,8 +68,9 @@ class ForwardBuilder {
  private:
   void HashNgrams();
   // x itself, or under --numerics reference an op that writes its Q8 fake-quantisation.
-  View<const T> QuantizedInput(Region region, View<const T> x);
+  View<const T> QuantizedInput(Region region, RowList rows, View<const T> x);
   void QuantizeInPlace(Region region, View<T> rows, const int32_t* num_rows, int64_t rows_per_row);
+  void EmitCombine(RowList rows, const ExpertArguments<T>& experts, const HcCoefficients* coefficients);
   void EmitAppendEntries(const AttentionShape& shape);
   CompressorShape PoolShape(const AttentionShape& shape, int64_t width) const;
   // Where ranks exchange the output rows they computed; one rank has them all.

@@ -6,6 +6,7 @@
 #include "core/dtype.h"
 #include "core/scratch.h"
 #include "kernels/matmul.h"
+#include "model/op_costs.h"
 
 namespace tessera {
 namespace {
@@ -51,24 +52,22 @@ template <class T>
 struct LinearsArguments {
   std::span<const Linear<T>> linears;
   std::span<const std::span<const Piece>> pieces;  // [num_workers]
-  const int32_t* num_rows;
   int64_t packed_bytes;
 
-  void Run(const WorkerContext& worker) const noexcept {
+  void operator()(const WorkerContext& worker) const noexcept {
     ScratchCutter cut(worker.scratch);
     uint8_t* packed = cut.Take<uint8_t>(packed_bytes);
     uint8_t* matmul = worker.scratch + cut.used_bytes();
     const std::span<const Piece> mine = pieces[static_cast<size_t>(worker.worker_idx)];
-    const int64_t rows = *num_rows;
     for (size_t i = 0; i < mine.size();) {
       // Pieces that share input and format form a run; the rows go through it block by block.
       const Linear<T>& first = linears[static_cast<size_t>(mine[i].linear_idx)];
       size_t end = i + 1;
       while (end < mine.size() && SamePacking(first, linears[static_cast<size_t>(mine[end].linear_idx)])) ++end;
-      const int64_t row_block = RowBlock(first.w.format);
+      const int64_t row_block = RowBlock(first.w.format), rows = first.rows.size();
       for (int64_t begin = 0; begin < rows; begin += row_block) {
         const int64_t count = std::min(row_block, rows - begin);
-        PackActivations<T>(first.x.Rows(begin, count), nullptr, count, first.w.format, packed);
+        PackActivations<T>(Input(first, begin), first.rows.From(begin), count, first.w.format, packed);
         for (size_t j = i; j < end; ++j) Multiply(mine[j], begin, count, packed, matmul);
       }
       i = end;
@@ -76,23 +75,40 @@ struct LinearsArguments {
   }
 
   static bool SamePacking(const Linear<T>& a, const Linear<T>& b) noexcept {
-    return a.x.data == b.x.data && a.x.cols == b.x.cols && a.w.format == b.w.format;
+    return a.x.data == b.x.data && a.x.cols == b.x.cols && a.w.format == b.w.format && a.rows.size() == b.rows.size();
+  }
+
+  // An identity list has no indices to start from: the view itself starts at the block.
+  static View<const T> Input(const Linear<T>& linear, int64_t begin) noexcept {
+    return linear.rows.rows == nullptr ? linear.x.Rows(begin, linear.x.rows - begin) : linear.x;
+  }
+  template <class U>
+  static View<U> Output(const Linear<T>& linear, View<U> out, int64_t begin) noexcept {
+    return linear.rows.rows == nullptr ? out.Rows(begin, out.rows - begin) : out;
   }
 
   void Multiply(const Piece& piece, int64_t begin, int64_t count, const uint8_t* packed, uint8_t* matmul) const noexcept {
     const Linear<T>& linear = linears[static_cast<size_t>(piece.linear_idx)];
     const QuantView w = linear.w.Rows(piece.first, piece.count);
     if (linear.out_float.data != nullptr)
-      MatMulPacked<T, float>(packed, count, w, linear.out_float.Rows(begin, count).Columns(piece.first, piece.count), matmul);
+      MatMulPacked<T, float>(packed, count, w, Output(linear, linear.out_float, begin).Columns(piece.first, piece.count), matmul,
+                             linear.rows.From(begin));
     else
-      MatMulPacked<T, T>(packed, count, w, linear.out.Rows(begin, count).Columns(piece.first, piece.count), matmul);
+      MatMulPacked<T, T>(packed, count, w, Output(linear, linear.out, begin).Columns(piece.first, piece.count), matmul,
+                         linear.rows.From(begin));
+  }
+
+  OpCost Cost() const noexcept {
+    OpCost cost;
+    for (const Linear<T>& linear : linears) cost += MatMulCost(linear.w, linear.rows.size());
+    return cost;
   }
 };
 
 }  // namespace
 
 template <class T>
-void EmitLinears(PlanBuilder& builder, Region region, const int32_t* num_rows, int32_t max_rows, const std::vector<Linear<T>>& linears) {
+void EmitLinears(PlanBuilder& builder, Region region, int32_t max_rows, const std::vector<Linear<T>>& linears) {
   int64_t packed_bytes = 0, matmul_bytes = 0;
   for (const Linear<T>& linear : linears) {
     CheckMatMulWeights(linear.w);
@@ -103,12 +119,12 @@ void EmitLinears(PlanBuilder& builder, Region region, const int32_t* num_rows, i
   }
   std::vector<std::span<const Piece>> pieces;
   for (const std::vector<Piece>& mine : Divide(linears, builder.num_workers())) pieces.push_back(builder.Keep(mine));
-  const LinearsArguments<T> arguments{builder.Keep(linears), builder.Keep(pieces), num_rows, packed_bytes};
+  const LinearsArguments<T> arguments{builder.Keep(linears), builder.Keep(pieces), packed_bytes};
   builder.RequireScratch(static_cast<size_t>((packed_bytes + 63) / 64 * 64 + matmul_bytes));
-  builder.Add(region, [arguments](const WorkerContext& worker) noexcept { arguments.Run(worker); });
+  builder.Add(region, arguments);
 }
 
-template void EmitLinears<float>(PlanBuilder&, Region, const int32_t*, int32_t, const std::vector<Linear<float>>&);
-template void EmitLinears<bf16>(PlanBuilder&, Region, const int32_t*, int32_t, const std::vector<Linear<bf16>>&);
+template void EmitLinears<float>(PlanBuilder&, Region, int32_t, const std::vector<Linear<float>>&);
+template void EmitLinears<bf16>(PlanBuilder&, Region, int32_t, const std::vector<Linear<bf16>>&);
 
 }  // namespace tessera

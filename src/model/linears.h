@@ -5,24 +5,26 @@
 #include <vector>
 
 #include "core/quant_view.h"
+#include "core/row_list.h"
 #include "core/view.h"
 #include "model/regions.h"
 #include "plan/plan.h"
 
 namespace tessera {
 
-// out = w x for every row: [max_rows, w.rows] in the activation type, or in fp32 where `out_float` is set instead.
+// out = w x for the listed rows of x and out: [max_rows, w.rows] in the activation type, or in fp32 where `out_float` is set instead.
 template <class T>
 struct Linear {
+  RowList rows;
   QuantView w;
   View<const T> x;
   View<T> out;
   View<float> out_float;
 };
 
-// Emits one op. `num_rows` is read at every replay and is at most `max_rows`. Linears with the same input and weight format share the
-// packed activations, so put them next to each other.
+// Emits one op. No list is longer than `max_rows`. Linears with the same input, rows and weight format share the packed activations, so put
+// them next to each other.
 template <class T>
-void EmitLinears(PlanBuilder& builder, Region region, const int32_t* num_rows, int32_t max_rows, const std::vector<Linear<T>>& linears);
+void EmitLinears(PlanBuilder& builder, Region region, int32_t max_rows, const std::vector<Linear<T>>& linears);
 
 }  // namespace tessera

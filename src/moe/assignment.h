@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/arena.h"
-#include "core/step.h"
+#include "core/row_list.h"
 
 namespace tessera {
 
@@ -20,8 +20,8 @@ struct Assignment {
   int32_t* position = nullptr;        // [max_rows * experts_per_row] sorted position of (row, slot); -1: no expert
 
   static Assignment Allocate(Arena& arena, int32_t max_rows, int num_experts, int experts_per_row);
-  // Sorts expert_ids [num_rows, experts_per_row] (-1 = none) with their weights.
-  void Sort(int32_t num_rows, const int32_t* expert_ids, const float* weights) noexcept;
+  // Sorts expert_ids [max_rows, experts_per_row] (-1 = none) of the listed rows with their weights.
+  void Sort(RowList rows, const int32_t* expert_ids, const float* weights) noexcept;
 };
 
 }  // namespace tessera

@@ -57,10 +57,10 @@ int64_t ExpertScratchBytes(int64_t max_rows, int64_t hidden_size, int64_t interm
 template <class T>
 void ExpertsUp(const ExpertArguments<T>& arguments, const WorkerContext& worker) noexcept {
   const Assignment& assignment = *arguments.assignment;
-  const int64_t num_rows = arguments.step->num_rows;
+  const int64_t num_rows = arguments.rows.size();
   const Range slice = worker.PartOf(arguments.shared_expert->w1.rows, kGrain);
   const Buffers<T> shared(num_rows, arguments.x.cols, worker.scratch);
-  PackActivations<T>(arguments.x, nullptr, num_rows, arguments.shared_expert->w1.format, shared.packed);
+  PackActivations<T>(arguments.x, arguments.rows.From(0), num_rows, arguments.shared_expert->w1.format, shared.packed);
   UpSlice<T>(*arguments.shared_expert, slice, arguments.swiglu_limit, nullptr, arguments.shared_hidden.Rows(0, num_rows), shared);
   for (int32_t i = 0; i < *assignment.num_active; ++i) {
     const int32_t expert_idx = assignment.active_experts[i];
@@ -77,21 +77,22 @@ void ExpertsUp(const ExpertArguments<T>& arguments, const WorkerContext& worker)
 template <class T>
 void ExpertsDown(const ExpertArguments<T>& arguments, const WorkerContext& worker) noexcept {
   const Assignment& assignment = *arguments.assignment;
-  const int64_t num_rows = arguments.step->num_rows;
+  const int64_t num_rows = arguments.rows.size();
   const Range slice = worker.PartOf(arguments.shared_expert->w2.rows, kGrain);
   if (slice.begin == slice.end) return;
-  const auto down = [&](const ExpertWeights& expert, View<const T> hidden, int64_t count, View<T> out) noexcept {
+  const auto down = [&](const ExpertWeights& expert, View<const T> hidden, int64_t count, View<T> out,
+                        const int32_t* out_rows) noexcept {
     const Buffers<T> buffers(count, hidden.cols, worker.scratch);
     PackActivations<T>(hidden, nullptr, count, expert.w2.format, buffers.packed);
     MatMulPacked<T, T>(buffers.packed, count, expert.w2.Rows(slice.begin, slice.end - slice.begin),
-                       out.Columns(slice.begin, slice.end - slice.begin), buffers.matmul);
+                       out.Columns(slice.begin, slice.end - slice.begin), buffers.matmul, out_rows);
   };
-  down(*arguments.shared_expert, arguments.shared_hidden, num_rows, arguments.shared_out);
+  down(*arguments.shared_expert, arguments.shared_hidden, num_rows, arguments.shared_out, arguments.rows.From(0));
   for (int32_t i = 0; i < *assignment.num_active; ++i) {
     const int32_t expert_idx = assignment.active_experts[i];
     const int32_t first = assignment.first[expert_idx];
     const int64_t count = assignment.first[expert_idx + 1] - first;
-    down(arguments.experts[expert_idx], arguments.hidden.Rows(first, count), count, arguments.out.Rows(first, count));
+    down(arguments.experts[expert_idx], arguments.hidden.Rows(first, count), count, arguments.out.Rows(first, count), nullptr);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/quant_view.h"
-#include "core/step.h"
+#include "core/row_list.h"
 #include "core/threads.h"
 #include "core/view.h"
 #include "moe/assignment.h"
@@ -19,14 +19,14 @@ struct ExpertWeights {
 
 template <class T>
 struct ExpertArguments {
-  const Step* step = nullptr;
+  RowList rows;
   const Assignment* assignment = nullptr;
   const ExpertWeights* experts = nullptr;        // [num_experts]
   const ExpertWeights* shared_expert = nullptr;  // runs on every row with weight 1
   float swiglu_limit = 0;
   View<const T> x;        // [max_rows, hidden] the layer's input
   View<T> hidden;         // [max_rows * experts_per_row, moe_intermediate_size] by sorted position
-  View<T> shared_hidden;  // [max_rows, moe_intermediate_size]
+  View<T> shared_hidden;  // [max_rows, moe_intermediate_size] by place in `rows`
   View<T> out;            // [max_rows * experts_per_row, hidden] by sorted position
   View<T> shared_out;     // [max_rows, hidden]
 };

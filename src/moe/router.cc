@@ -57,8 +57,9 @@ void RouteRows(const RouterArguments& arguments, const WorkerContext& worker) no
   const Step& step = *arguments.step;
   const int k = arguments.num_experts_per_tok;
   const int64_t num_experts = arguments.scores.cols;
-  const Range rows = worker.PartOf(step.num_rows);
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
+  const Range mine = worker.PartOf(arguments.rows.size());
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    const int64_t row = arguments.rows[i];
     float* scores = arguments.scores.Row(row);
     int32_t* ids = arguments.expert_ids + row * k;
     float* weights = arguments.weights + row * k;
@@ -74,8 +75,8 @@ void RouteRows(const RouterArguments& arguments, const WorkerContext& worker) no
     }
     std::sort(ids, ids + k);
     float sum = 0;
-    for (int i = 0; i < k; ++i) sum += scores[ids[i]];
-    for (int i = 0; i < k; ++i) weights[i] = scores[ids[i]] / (sum + arguments.sum_epsilon) * arguments.scaling_factor;
+    for (int slot = 0; slot < k; ++slot) sum += scores[ids[slot]];
+    for (int slot = 0; slot < k; ++slot) weights[slot] = scores[ids[slot]] / (sum + arguments.sum_epsilon) * arguments.scaling_factor;
     if (arguments.tid2eid != nullptr) MergeRepeated(k, ids, weights);
   }
 }

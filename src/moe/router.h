@@ -13,6 +13,7 @@ constexpr int kExpertsPerTokenMax = 64;  // the config check keeps num_experts_p
 
 struct RouterArguments {
   const Step* step = nullptr;
+  RowList rows;
   View<float> scores;  // [max_rows, num_experts] in: the gate's logits; out: sqrt(softplus(logit))
   int num_experts_per_tok = 0;
   const float* bias = nullptr;       // [num_experts], only selects; null on hash-routed layers

@@ -21,6 +21,12 @@ namespace tessera {
 struct OpCost {
   int64_t bytes = 0;
   int64_t flops = 0;
+
+  OpCost& operator+=(const OpCost& other) {
+    bytes += other.bytes;
+    flops += other.flops;
+    return *this;
+  }
 };
 
 struct Op {
@@ -77,6 +83,18 @@ class PlanBuilder {
                     { op.Cost() } noexcept -> std::same_as<OpCost>;
                   })
       ops_.back().cost = [](const void* arguments) noexcept { return static_cast<const F*>(arguments)->Cost(); };
+  }
+
+  // The same for a body that does not say it itself: `cost()` returns what a replay of it cost.
+  template <class F, class C>
+  void Add(uint16_t region, F body, C cost) {
+    struct Costed {
+      F body;
+      C cost;
+      void operator()(const WorkerContext& worker) const noexcept { body(worker); }
+      OpCost Cost() const noexcept { return cost(); }
+    };
+    Add(region, Costed{std::move(body), std::move(cost)});
   }
 
   // Copies a list of arguments to where an op may keep a span of it.

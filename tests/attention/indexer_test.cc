@@ -106,6 +106,7 @@ class Problem {
     IndexerArguments arguments;
     arguments.shape = shape_;
     arguments.step = &rows_.step();
+    arguments.rows = rows_.step().AllRows();
     arguments.queries = MakeView<const bf16>(queries_.data(), num_rows(), kHeads * kHeadDim);
     arguments.weights = MakeView<const float>(weights_.data(), num_rows(), kHeads);
     arguments.key_codes = cache_.Store(0, CacheKind::kIndexCodes);

@@ -100,6 +100,7 @@ class Problem {
     std::vector<T> out(q.size());
     SparseAttentionArguments<T> arguments;
     arguments.step = &rows.step();
+    arguments.rows = rows.step().AllRows();
     arguments.num_heads = kHeads;
     arguments.q = MakeView<const T>(q.data(), num_rows, kHeads * kHeadDim);
     arguments.window_tokens = kWindow;

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/random.h"
+#include "model/encoder_shortcut.h"
 #include "model/sequence_state.h"
 #include "support/allocation_counter.h"
 #include "support/golden_model.h"
@@ -215,6 +217,125 @@ TEST_P(BitsTest, ReplayAllocatesNothing) {
 INSTANTIATE_TEST_SUITE_P(Models, BitsTest,
                          ::testing::ValuesIn(testing::kSanitized ? std::vector<const char*>{"v4_tiny", "v41_tiny"}
                                                                  : std::vector<const char*>{"v4_tiny", "v41_tiny", "tiny"}));
+
+// The encoder shortcut leaves out rows that nobody reads: logits, saved state and what is decoded afterwards have the bits of the whole
+// pass.
+constexpr int64_t kShortcutContext = 400;
+
+class ShortcutTest : public ::testing::TestWithParam<std::tuple<const char*, Numerics>> {
+ protected:
+  void SetUp() override {
+    const std::string name = std::get<0>(GetParam());
+    model_ = testing::OpenModel(name == "tiny" ? testing::TinyDir() : testing::GoldenDir(name));
+    RunnerOptions options;
+    options.numerics = std::get<1>(GetParam());
+    options.num_workers = 2;
+    options.max_seqs = 3;
+    options.max_context = kShortcutContext;
+    options.prefill_rows = 64;
+    runner_ = std::make_unique<StepRunner>(*model_, options);
+    for (int64_t i = 0; i < kShortcutContext; ++i)
+      ids_.push_back(
+          static_cast<int32_t>(UniformDouble(3, 5, static_cast<uint64_t>(i)) * static_cast<double>(model_->config().vocab_size)));
+  }
+
+  // Processes tokens [first, end) in chunks. With a boundary rows are left out; what they would have computed is NaN before and stays so.
+  std::vector<float> Prefill(int32_t slot, int64_t first, int64_t end, int32_t chunk_rows, bool shortcut) {
+    for (; first < end; first += chunk_rows) {
+      const int32_t rows = static_cast<int32_t>(std::min<int64_t>(chunk_rows, end - first));
+      runner_->step().Clear();
+      runner_->step().AddSegment(slot, first, ids_.data() + first, rows, first + rows == end ? 1 : 0);
+      if (shortcut) SetDepths(model_->config(), end, runner_->step());
+      std::memset(runner_->plans().activations().base(), 0xff, runner_->plans().activations().used_bytes());
+      runner_->Replay();
+    }
+    return LastLogits();
+  }
+  std::vector<float> LastLogits() const {
+    const View<const float> logits = runner_->logits();
+    return {logits.Row(0), logits.Row(0) + logits.cols};
+  }
+  void PoisonWindows(int32_t slot) {
+    for (const CacheLayout& layout : runner_->cache().layouts()) {
+      if (layout.kind != CacheKind::kWindow) continue;
+      const RowStore store = runner_->cache().Store(layout.layer_idx, layout.kind);
+      // Codes only: the bytes that pad a row are nobody's and are saved as they are.
+      for (int64_t row = 0; row < store.rows_per_slot; ++row) std::memset(store.Row(slot, row), 0xff, 32);
+    }
+  }
+
+  void ExpectEqualState(const StateSnapshot& state, const StateSnapshot& expected) const {
+    ASSERT_EQ(state.bytes.size(), expected.bytes.size());
+    const auto [at, other] = std::mismatch(state.bytes.begin(), state.bytes.end(), expected.bytes.begin());
+    if (at == state.bytes.end()) return;
+    // Which layout the first different byte is in.
+    int64_t left = at - state.bytes.begin();
+    for (const CacheLayout& layout : runner_->cache().layouts()) {
+      const int64_t bytes = SequenceStateBytes({layout}, expected.num_tokens);
+      ASSERT_GE(left, bytes) << "layer " << layout.layer_idx << ", kind " << static_cast<int>(layout.kind) << ", row "
+                             << left / layout.row_bytes << ", byte " << left % layout.row_bytes << " of " << layout.row_bytes;
+      left -= bytes;
+    }
+  }
+
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<StepRunner> runner_;
+  std::vector<int32_t> ids_;
+};
+
+TEST_P(ShortcutTest, LogitsStateAndDecodeHaveTheBitsOfTheWholePass) {
+  const std::vector<int64_t> ends =
+      testing::kSanitized ? std::vector<int64_t>{200} : std::vector<int64_t>{1, 2, 31, 33, 64, 94, 95, 127, 128, 129, 200, 311};
+  for (const int64_t end : ends) {
+    const std::vector<float> whole = Prefill(0, 0, end, 64, false);
+    const StateSnapshot expected = SnapshotState(runner_->cache(), 0, end);
+    std::vector<std::vector<float>> decoded;
+    for (int64_t position = end; position < end + 40; ++position) decoded.push_back(Prefill(0, position, position + 1, 1, false));
+    for (const int32_t chunk_rows : {64, 17}) {
+      SCOPED_TRACE(::testing::Message() << "prompt of " << end << " in chunks of " << chunk_rows);
+      runner_->cache().Release(1);
+      PoisonWindows(1);
+      EXPECT_EQ(testing::FirstDifference(whole, Prefill(1, 0, end, chunk_rows, true)), -1);
+      ExpectEqualState(SnapshotState(runner_->cache(), 1, end), expected);
+      for (int64_t position = end; position < end + 40; ++position)
+        ASSERT_EQ(testing::FirstDifference(decoded[static_cast<size_t>(position - end)], Prefill(1, position, position + 1, 1, false)), -1)
+            << "decode at " << position;
+    }
+  }
+}
+
+// A prompt whose state is saved on the way: rows before every boundary are complete, those in between are not, and the rest of the prompt
+// goes on from the saved state in another slot.
+TEST_P(ShortcutTest, BoundariesOnTheWay) {
+  const int64_t end = 320;
+  const std::vector<float> whole = Prefill(0, 0, end, 64, false);
+  PoisonWindows(1);
+  Prefill(1, 0, 128, 64, true);
+  Prefill(1, 128, 256, 50, true);
+  const StateSnapshot saved = SnapshotState(runner_->cache(), 1, 256);
+  EXPECT_EQ(testing::FirstDifference(whole, Prefill(1, 256, end, 64, true)), -1);
+  PoisonWindows(2);
+  RestoreState(runner_->cache(), 2, saved);
+  EXPECT_EQ(testing::FirstDifference(whole, Prefill(2, 256, end, 23, true)), -1);
+}
+
+TEST_P(ShortcutTest, DecodingNeighboursPassEveryLayer) {
+  const std::vector<float> alone = Prefill(0, 0, 100, 64, false);
+  runner_->cache().Release(0);
+  Prefill(0, 0, 99, 64, false);
+  runner_->step().Clear();
+  runner_->step().AddSegment(0, 99, ids_.data() + 99, 1, 1);
+  runner_->step().AddSegment(1, 0, ids_.data(), 63, 0);
+  SetDepths(model_->config(), 300, runner_->step());
+  runner_->Replay();
+  EXPECT_EQ(testing::FirstDifference(alone, LastLogits()), -1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ShortcutTest,
+                         ::testing::Combine(::testing::Values("v4_tiny", "v41_tiny", "tiny"),
+                                            ::testing::ValuesIn(testing::kSanitized
+                                                                    ? std::vector<Numerics>{Numerics::kBf16}
+                                                                    : std::vector<Numerics>{Numerics::kBf16, Numerics::kReference})));
 
 TEST(StepRunnerTest, PlansReplayEachOtherUndisturbed) {
   const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());

@@ -43,12 +43,15 @@ class Problem {
     }
   }
 
+  // Only these rows from now on, as many of them as Check says.
+  void List(std::vector<int32_t> rows) { list_ = std::move(rows); }
+
   // Every output element has the bits of a direct product, and exactly one worker wrote it; nothing else was written.
   void Check(int32_t num_rows, int num_workers) {
     SCOPED_TRACE(::testing::Message() << num_rows << " of " << max_rows_ << " rows, " << num_workers << " workers");
     Arena activations("activations", 1 << 12), arguments("arguments", 1 << 20);
     PlanBuilder builder(activations, arguments, max_rows_, num_workers);
-    EmitLinears<T>(builder, kRegionQueryKey, &num_rows_, max_rows_, Linears());
+    EmitLinears<T>(builder, kRegionQueryKey, max_rows_, Linears());
     const Plan plan = builder.Finish();
     ASSERT_EQ(plan.num_ops(), 1u);
     EXPECT_EQ(plan.ops()[0].region, kRegionQueryKey);
@@ -85,7 +88,7 @@ class Problem {
   std::vector<Linear<T>> Linears() {
     std::vector<Linear<T>> linears;
     for (size_t i = 0; i < specs_.size(); ++i) {
-      Linear<T> linear{weights_[i]->view, Input(i), {}, {}};
+      Linear<T> linear{{list_.empty() ? nullptr : list_.data(), &num_rows_}, weights_[i]->view, Input(i), {}, {}};
       if (specs_[i].out_float) {
         linear.out_float = Output<float>(i, outputs_[i]);
       } else {
@@ -110,9 +113,10 @@ class Problem {
     std::vector<uint8_t> expected(sum.size(), kUntouched);
     const View<O> out = Output<O>(i, expected);
     if (num_rows > 0) {
-      const std::vector<O> direct = MultiplyRows<T, O>(Input(i), nullptr, num_rows, weights_[i]->view);
+      const std::vector<O> direct = MultiplyRows<T, O>(Input(i), list_.empty() ? nullptr : list_.data(), num_rows, weights_[i]->view);
       for (int64_t row = 0; row < num_rows; ++row)
-        std::memcpy(out.Row(row), direct.data() + row * out.cols, static_cast<size_t>(out.cols) * sizeof(O));
+        std::memcpy(out.Row(list_.empty() ? row : list_[static_cast<size_t>(row)]), direct.data() + row * out.cols,
+                    static_cast<size_t>(out.cols) * sizeof(O));
     }
     for (size_t at = 0; at < sum.size(); ++at)
       ASSERT_EQ(sum[at], expected[at]) << "element " << at / sizeof(O) << " of rows of " << Stride(out.cols);
@@ -120,6 +124,7 @@ class Problem {
 
   std::vector<LinearSpec> specs_;
   int32_t max_rows_, num_rows_ = 0;
+  std::vector<int32_t> list_;
   std::vector<std::unique_ptr<Matrix>> weights_;
   std::vector<std::vector<T>> inputs_;
   std::vector<std::vector<uint8_t>> outputs_;
@@ -166,6 +171,15 @@ TYPED_TEST(LinearsTest, ManyRowsGoThroughInBlocks) {
     for (const int32_t num_rows : {31, 32, 33, 511, 512, 513, 1024, 1025, 1100}) problem.Check(num_rows, workers);
 }
 
+TYPED_TEST(LinearsTest, ListedRowsAreReadAndWrittenWhereTheyLie) {
+  std::vector<int32_t> odd;
+  for (int32_t row = 1; row < 1100; row += 2) odd.push_back(row);
+  Problem<TypeParam> problem({{E4m3(6, 32)}, {E2m1(4, 32), 1}, {F32(3, 32), 1, true}, {Bf16(2, 32), 1}}, 1100);
+  problem.List(odd);
+  for (const int workers : {1, 3})
+    for (const int32_t num_rows : {0, 1, 2, 31, 33, 513, 550}) problem.Check(num_rows, workers);
+}
+
 TEST(LinearsDeathTest, RefusesAnInputOfAnotherWidth) {
   const Matrix w = RandomMatrix(E4m3(8, 64), 1);
   const std::vector<bf16> x(32);
@@ -173,8 +187,9 @@ TEST(LinearsDeathTest, RefusesAnInputOfAnotherWidth) {
   Arena activations("activations", 1 << 12), arguments("arguments", 1 << 12);
   PlanBuilder builder(activations, arguments, 1, 1);
   const int32_t num_rows = 1;
-  EXPECT_DEATH(EmitLinears<bf16>(builder, kRegionHead, &num_rows, 1, {{w.view, MakeView(x.data(), 1, 32), MakeView(y.data(), 1, 8), {}}}),
-               "input of 32 columns for a weight of 64");
+  EXPECT_DEATH(
+      EmitLinears<bf16>(builder, kRegionHead, 1, {{{nullptr, &num_rows}, w.view, MakeView(x.data(), 1, 32), MakeView(y.data(), 1, 8), {}}}),
+      "input of 32 columns for a weight of 64");
 }
 
 }  // namespace

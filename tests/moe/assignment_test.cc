@@ -25,7 +25,7 @@ class AssignmentTest : public ::testing::Test {
     const int32_t num_rows = static_cast<int32_t>(ids.size()) / kPerRow;
     std::vector<float> weights;
     for (size_t i = 0; i < ids.size(); ++i) weights.push_back(0.25f + static_cast<float>(i));
-    assignment_.Sort(num_rows, ids.data(), weights.data());
+    assignment_.Sort({nullptr, &num_rows}, ids.data(), weights.data());
 
     std::vector<Sorted> expected;
     for (int32_t i = 0; i < num_rows * kPerRow; ++i)

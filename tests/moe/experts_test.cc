@@ -65,12 +65,12 @@ class Layer {
     rows.Add(0, 0, count);
     Arena arena("experts", size_t{1} << 16);
     Assignment assignment = Assignment::Allocate(arena, count, kExperts, kPerRow);
-    assignment.Sort(count, ids_.data() + first * kPerRow, weights_.data() + first * kPerRow);
+    assignment.Sort(rows.step().AllRows(), ids_.data() + first * kPerRow, weights_.data() + first * kPerRow);
     std::vector<T> hidden(static_cast<size_t>(count * kPerRow * sizes_.intermediate)),
         out(static_cast<size_t>(count * kPerRow * sizes_.hidden));
     std::vector<T> shared_hidden(static_cast<size_t>(count * sizes_.intermediate)), shared_out(static_cast<size_t>(count * sizes_.hidden));
     ExpertArguments<T> arguments;
-    arguments.step = &rows.step();
+    arguments.rows = rows.step().AllRows();
     arguments.assignment = &assignment;
     arguments.experts = experts_.data();
     arguments.shared_expert = &shared_;

@@ -45,6 +45,7 @@ struct Problem {
                 logits};
     RouterArguments arguments;
     arguments.step = &rows.step();
+    arguments.rows = rows.step().AllRows();
     arguments.scores = MakeView(out.scores.data(), num_rows(), num_experts);
     arguments.num_experts_per_tok = k;
     arguments.bias = tid2eid.empty() ? bias.data() : nullptr;
