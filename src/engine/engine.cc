@@ -133,7 +133,7 @@ void Engine::RunChunks(const std::vector<ScheduledChunk>& chunks) {
     step.AddSegment(sequence.slot, sequence.num_processed, sequence.tokens.data() + sequence.num_processed, chunk.num_rows,
                     reaches_end ? 1 : 0);
     // Nothing of a prompt is asked for but what follows its end: rows that cannot reach it leave the pass early.
-    if (!sequence.decoding()) SetDepths(config(), sequence.num_prompt(), step);
+    if (!sequence.decoding()) SetDepths(config(), {sequence.num_prompt()}, step);
   }
   runner_->Replay();
 }

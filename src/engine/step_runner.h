@@ -40,6 +40,11 @@ class StepRunner {
   // The same in a bucket of the caller's choice; `run_padding` lets kernels process the padding rows too.
   void ReplayInBucket(int bucket_idx, bool run_padding);
 
+  // Makes resident the caches that `segment` is going to write, and with them those of the next step: a stride ahead where that is needed
+  // at all, so that a step of one row usually costs nothing. `tokens_max`: tokens the sequence will ever have. Before Replay, never
+  // during one. Throws Error when the host has no memory left.
+  void PopulateAhead(const Segment& segment, int64_t tokens_max);
+
   // Logits [num_logit_rows, vocab_size] of the last replay, one row per Step::logit_row.
   View<const float> logits() const;
   const StepRecord* record() const { return record_.layers.empty() ? nullptr : &record_; }

@@ -8,6 +8,10 @@
 
 #include "core/hash.h"
 #include "core/random.h"
+#include "engine/boundaries.h"
+#include "engine/step_runner.h"
+#include "model/encoder_shortcut.h"
+#include "support/golden_model.h"
 #include "support/sanitized.h"
 
 namespace tessera {
@@ -267,6 +271,110 @@ TEST_F(PrefixCacheTest, NothingIsKeptWithoutABudget) {
   EXPECT_FALSE(off.Insert(kKey, Tokens{1, 2, 3}, caches_, 0, 3));
   EXPECT_EQ(off.Find(kKey, Tokens{1, 2, 3, 4}).num_tokens, 0);
   EXPECT_EQ(off.stats().num_nodes, 0);
+}
+
+// Real models: what follows a hit has the bits of the cold run, wherever the snapshot was taken.
+class PrefixBitsTest : public ::testing::TestWithParam<std::tuple<const char*, Numerics>> {
+ protected:
+  static constexpr int64_t kNumTokens = 330;
+
+  void SetUp() override {
+    const std::string name = std::get<0>(GetParam());
+    dir_ = name == "tiny" ? testing::TinyDir() : testing::GoldenDir(name);
+    model_ = testing::OpenModel(dir_);
+    RunnerOptions options;
+    options.numerics = std::get<1>(GetParam());
+    options.num_workers = 2;
+    options.max_seqs = 3;
+    options.max_context = 400;
+    options.prefill_rows = 512;
+    options.snapshot_reach = kSnapshotReach;
+    runner_ = std::make_unique<StepRunner>(*model_, options);
+    Draws draw(21);
+    for (int64_t i = 0; i < kNumTokens; ++i) ids_.push_back(static_cast<int32_t>(draw(model_->config().vocab_size)));
+    vocab_ = model_->config().vocab_size;
+    cold_ = testing::LogitsInChunks(*runner_, 0, ids_, [](int64_t) { return kNumTokens; });
+    cache_ = std::make_unique<PrefixCache>(runner_->cache().layouts(), kUnlimited);
+    key_ = MakePrefixKey(*model_, dir_, options.numerics);
+  }
+  void Step(int32_t slot, int64_t first, int64_t rows, const std::vector<int64_t>& boundaries) {
+    runner_->step().Clear();
+    runner_->step().AddSegment(slot, first, ids_.data() + first, static_cast<int32_t>(rows), 0);
+    if (!boundaries.empty()) SetDepths(model_->config(), boundaries, runner_->step());
+    runner_->Replay();
+  }
+  std::span<const int32_t> Prefix(int64_t num_tokens) const { return std::span(ids_).first(static_cast<size_t>(num_tokens)); }
+  void ExpectBitsOfTheColdRunBehind(int64_t num_tokens) {
+    runner_->cache().Release(2);
+    ASSERT_EQ(cache_->Restore(key_, Prefix(num_tokens + 1), runner_->cache(), 2).num_tokens, num_tokens);
+    for (int64_t first = num_tokens; first < std::min(num_tokens + 12, kNumTokens); first += first == num_tokens ? 9 : 1) {
+      const int64_t rows = std::min<int64_t>(first == num_tokens ? 9 : 1, kNumTokens - first);
+      runner_->step().Clear();
+      runner_->step().AddSegment(2, first, ids_.data() + first, static_cast<int32_t>(rows), static_cast<int32_t>(rows));
+      runner_->Replay();
+      for (int64_t row = 0; row < rows; ++row)
+        ASSERT_EQ(std::memcmp(cold_.data() + (first + row) * vocab_, runner_->logits().Row(row), static_cast<size_t>(vocab_) * 4), 0)
+            << "snapshot after " << num_tokens << " tokens, position " << first + row;
+    }
+  }
+
+  std::string dir_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<PrefixCache> cache_;
+  PrefixKey key_;
+  Tokens ids_;
+  std::vector<float> cold_;  // logits of every position
+  int64_t vocab_ = 0;
+};
+
+TEST_P(PrefixBitsTest, SnapshotsAtEndsOfEveryKind) {
+  std::vector<int64_t> ends;
+  for (int64_t end = 1; end < kNumTokens; end += end < 20 || (end > 122 && end < 134) || (end > 252 && end < 262) ? 1 : 17)
+    if (!testing::kSanitized || end % 7 == 0) ends.push_back(end);
+  int64_t done = 0;
+  for (const int64_t end : ends) {
+    Step(1, done, end - done, {});
+    ASSERT_TRUE(cache_->Insert(key_, Prefix(end), runner_->cache(), 1, end));
+    done = end;
+  }
+  for (const int64_t end : ends) ExpectBitsOfTheColdRunBehind(end);
+  EXPECT_EQ(cache_->stats().num_restores, static_cast<int64_t>(ends.size()));
+}
+
+TEST_P(PrefixBitsTest, SnapshotsBehindWhichTheChunkHasGoneOn) {
+  ASSERT_EQ(SnapshotStride(model_->config()), 128);
+  const std::vector<std::vector<int64_t>> chunks = {{200, 330}, {129, 300, 330}, {128, 330}, {256, 284, 330}, {100, 250, 330}};
+  for (const std::vector<int64_t>& chunk_ends : testing::kSanitized ? std::vector<std::vector<int64_t>>{{200, 330}} : chunks) {
+    cache_->Clear();
+    runner_->cache().Release(1);
+    int64_t done = 0;
+    for (const int64_t end : chunk_ends) {
+      Step(1, done, end - done, {128, 256, kNumTokens});
+      for (const int64_t boundary : {128, 256}) {
+        if (done >= boundary || boundary > end || end - boundary > kSnapshotReach) continue;
+        ASSERT_TRUE(cache_->Insert(key_, Prefix(boundary), runner_->cache(), 1, end));
+      }
+      done = end;
+    }
+    EXPECT_GT(cache_->stats().num_nodes, 0);
+    for (const int64_t boundary : {128, 256})
+      if (cache_->Find(key_, Prefix(boundary + 1)).num_tokens == boundary) ExpectBitsOfTheColdRunBehind(boundary);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PrefixBitsTest,
+                         ::testing::Combine(::testing::Values("v4_tiny", "v41_tiny", "tiny"),
+                                            ::testing::Values(Numerics::kBf16, Numerics::kFp32)));
+
+TEST(PrefixKeyTest, NamesModelTokenizerNumericsAndTier) {
+  const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());
+  const PrefixKey key = MakePrefixKey(*model, testing::TinyDir(), Numerics::kFp32);
+  EXPECT_EQ(key.checkpoint_id, model->checkpoint().checkpoint_id());
+  EXPECT_NE(key.tokenizer_id, 0u);
+  EXPECT_EQ(key.numerics, Numerics::kFp32);
+  EXPECT_EQ(key.tier, ActiveTier());
+  EXPECT_EQ(MakePrefixKey(*model, testing::GoldenDir("configs"), Numerics::kFp32).tokenizer_id, 0u);
 }
 
 }  // namespace

@@ -111,6 +111,52 @@ TEST(CacheLayoutsTest, AWindowOfOneTokenIsStillARing) {
   }
 }
 
+TEST(CacheLayoutsTest, AReachKeepsWhatASnapshotBehindItNeeds) {
+  constexpr int32_t kReach = 128;
+  for (const char* name : {"v4_flash", "v4_pro", "v41_flash"}) {
+    const std::vector<CacheLayout> without = CacheLayouts(Released(name), Numerics::kBf16, {kContext, kRows});
+    const std::vector<CacheLayout> with = CacheLayouts(Released(name), Numerics::kBf16, {kContext, kRows, kReach});
+    // A chunk of any size that ends up to the reach behind a whole number of entries, and any chunk before it.
+    for (int64_t late = 0; late <= kReach; ++late) EXPECT_TRUE(RingsHold(with, 1024, 1024 + late)) << name << ", " << late << " later";
+    EXPECT_FALSE(RingsHold(without, 1024, 1024 + 8)) << name;
+    for (size_t i = 0; i < with.size(); ++i) {
+      EXPECT_EQ(with[i].ring_tokens, without[i].ring_tokens);
+      const bool grows = with[i].kind == CacheKind::kEngramHistory || (with[i].kind == CacheKind::kPending && with[i].ratio == 4) ||
+                         with[i].kind == CacheKind::kIndexPending;
+      EXPECT_EQ(with[i].rows_per_slot, without[i].rows_per_slot + (grows ? kReach : 0)) << name << ", " << CacheKindName(with[i].kind);
+    }
+  }
+}
+
+// One sequence of a million tokens: address space is reserved, the last row of everything can be written, no offset wraps.
+TEST(CacheLayoutsTest, AMillionTokensOfEveryReleasedModel) {
+  constexpr int64_t kMillion = 1048576;
+  for (const char* name : {"v4_flash", "v4_pro", "v41_flash"}) {
+    const ModelConfig config = Released(name);
+    EXPECT_GE(config.max_position_embeddings, kMillion) << name;
+    const std::vector<CacheLayout> layouts = CacheLayouts(config, Numerics::kBf16, {kMillion, kRows, 128});
+    KvCache cache(layouts, 1);
+    int64_t rows_bytes = 0;
+    for (const CacheLayout& layout : layouts) {
+      const RowStore store = cache.Store(layout.layer_idx, layout.kind);
+      const int64_t last_row = layout.is_ring() ? (kMillion - 1) % layout.rows_per_slot : kMillion / layout.ratio - 1;
+      uint8_t* row = store.Row(0, last_row);
+      std::fill_n(row, layout.row_bytes, uint8_t{0x5a});
+      EXPECT_EQ(row - store.Slot(0), last_row * layout.row_bytes);
+      rows_bytes += layout.rows_per_slot * layout.row_bytes;
+    }
+    EXPECT_GE(static_cast<int64_t>(cache.reserved_bytes()), rows_bytes);
+    EXPECT_GE(ResidentBytes(layouts, kMillion), SequenceStateBytes(layouts, kMillion));
+    // 890 bytes a token of V4.1: less than a gigabyte.
+    const int64_t second_half_bytes = SequenceStateBytes(layouts, kMillion) - SequenceStateBytes(layouts, kMillion / 2);
+    EXPECT_TRUE(!config.v41() || second_half_bytes == kMillion / 2 * 890) << second_half_bytes;
+    // A sequence of a few tokens pays for its pages alone.
+    cache.Release(0);
+    cache.Populate(0, 1000);
+    EXPECT_LT(ResidentBytes(layouts, 1000), int64_t{200} << 20) << name;
+  }
+}
+
 // A plan of one bucket that holds a whole prompt, recorded layer by layer.
 class GoldenForwardTest : public ::testing::TestWithParam<const char*> {
  protected:
