@@ -5,18 +5,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/arena.h"
-#include "kernels/machine_limits.h"
+#include "kernels/machine_rate.h"
 #include "kernels/matmul.h"
 #include "kernels/tier.h"
 
 namespace tessera::bench {
 namespace {
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct Options {
   bool smoke = false;
@@ -39,7 +42,7 @@ constexpr Case kCases[] = {
 constexpr int64_t kRowCounts[] = {1, 2, 4, 8, 16, 128, 512};
 
 // As many matrices as fit the buffer, one after the other, payload then scales.
-std::vector<QuantView> CutMatrices(const Case& entry, const Options& options, const BigBuffer& buffer) {
+std::vector<QuantView> CutMatrices(const Case& entry, const Options& options, const RateBuffer& buffer) {
   QuantView w;
   w.format = entry.format;
   w.rows = options.rows;
@@ -128,23 +131,22 @@ struct Bench {
   }
 };
 
-std::string RunWorkers(const Options& options, BigBuffer& buffer, int num_workers) {
+std::string RunWorkers(const Options& options, int num_workers) {
   WorkerPool pool({.num_workers = num_workers});
-  const int passes = options.smoke ? 1 : 7;
-  const DotPeaks peaks = MeasureDotPeaks(pool, options.smoke ? 1000 : 2000000);
-  const double dot_peak = std::max(peaks.fma_gflop_per_s, peaks.bf16_dot_gflop_per_s);
-  StreamGbPerSecond(pool, buffer, 1);
-  const double stream = StreamGbPerSecond(pool, buffer, passes);
+  RateBuffer buffer(options.set_bytes, pool);
+  const MachineRates rates =
+      MeasureMachine(pool, buffer, {.passes = options.smoke ? 1 : 7, .dot_loops = options.smoke ? 1000 : 2000000, .gather = false});
+  const double dot_peak = rates.DotGflopPerS(), stream = rates.stream_gb_per_s.median;
   fmt::print("{} worker(s), tier {}: stream {:.1f} GB/s, fp32 fma {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s\n", num_workers,
-             TierName(ActiveTier()), stream, peaks.fma_gflop_per_s, peaks.bf16_dot_gflop_per_s);
+             TierName(ActiveTier()), stream, rates.fma_gflop_per_s.median, rates.bf16_dot_gflop_per_s.median);
   std::string json = fmt::format(
       "{{\"bench\":\"matmul\",\"workers\":{},\"tier\":\"{}\",\"stream_gb_per_s\":{:.2f},\"fma_gflop_per_s\":{:.1f},"
       "\"bf16_dot_gflop_per_s\":{:.1f}",
-      num_workers, TierName(ActiveTier()), stream, peaks.fma_gflop_per_s, peaks.bf16_dot_gflop_per_s);
+      num_workers, TierName(ActiveTier()), stream, rates.fma_gflop_per_s.median, rates.bf16_dot_gflop_per_s.median);
   Bench bench(options, pool);
   for (const Case& entry : kCases) {
     if (!options.format.empty() && options.format != entry.name) continue;
-    buffer.Fill();  // preparing one format's bytes spoils them for another
+    buffer.Fill(pool);  // preparing one format's bytes spoils them for another
     const std::vector<QuantView> matrices = CutMatrices(entry, options, buffer);
     PrepareBytes(matrices);
     for (const int64_t num_rows : kRowCounts) {
@@ -177,9 +179,8 @@ int Main(int argc, char** argv) {
     }
   }
   if (options.smoke) options.cols = 256, options.rows = 64, options.set_bytes = int64_t{1} << 20;
-  BigBuffer buffer(options.set_bytes);
   std::vector<std::string> lines;
-  for (int num_workers = 1; num_workers <= NumUsableCores(); num_workers *= 2) lines.push_back(RunWorkers(options, buffer, num_workers));
+  for (int num_workers = 1; num_workers <= NumUsableCores(); num_workers *= 2) lines.push_back(RunWorkers(options, num_workers));
   if (options.json)
     for (const std::string& line : lines) fmt::print("{}\n", line);
   return 0;

@@ -25,5 +25,7 @@ void AddCheckCommand(CLI::App& app, CommandContext& context);
 void AddTokenizeCommand(CLI::App& app, CommandContext& context);
 void AddRenderCommand(CLI::App& app, CommandContext& context);
 void AddSelfcheckCommand(CLI::App& app, CommandContext& context);
+void AddBenchCommand(CLI::App& app, CommandContext& context);
+void AddSynthCommand(CLI::App& app, CommandContext& context);
 
 }  // namespace tessera

@@ -22,15 +22,14 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Negative and too large numbers, which the conversion to an unsigned type would wrap or cut.
+}  // namespace
+
 std::string IsUnsignedNumber(const std::string& text) {
   uint64_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && stop == text.data() + text.size()) return {};
   return fmt::format("{} is not a whole number from 0 to {}", text, UINT64_MAX);
 }
-
-}  // namespace
 
 void AddOptionTable(CLI::App& command, const OptionTable& table) {
   for (const OptionField& field : table) {

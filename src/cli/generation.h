@@ -16,6 +16,9 @@ namespace tessera {
 // Adds the fields of an option table as --flags of a command.
 void AddOptionTable(CLI::App& command, const OptionTable& table);
 
+// A check for unsigned options: negative and too large numbers, which the conversion would wrap or cut.
+std::string IsUnsignedNumber(const std::string& text);
+
 struct GenerationFlags {
   CLI::Option* temperature = nullptr;
   CLI::Option* top_p = nullptr;

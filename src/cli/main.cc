@@ -66,6 +66,19 @@ int UsageError(const std::string& message, const CLI::App* command) {
   return 2;
 }
 
+void AddCommands(CLI::App& app, CommandContext& context) {
+  AddRunCommand(app, context);
+  AddChatCommand(app, context);
+  AddEvalCommand(app, context);
+  AddInspectCommand(app, context);
+  AddCheckCommand(app, context);
+  AddTokenizeCommand(app, context);
+  AddRenderCommand(app, context);
+  AddSelfcheckCommand(app, context);
+  AddBenchCommand(app, context);
+  AddSynthCommand(app, context);
+}
+
 int Main(int argc, char** argv) {
   // A reader that went away and a limit on the size of files are errors of the write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
@@ -84,14 +97,7 @@ int Main(int argc, char** argv) {
   app.add_option("--log-level", log_level, "what goes to stderr")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}))
       ->capture_default_str();
-  AddRunCommand(app, context);
-  AddChatCommand(app, context);
-  AddEvalCommand(app, context);
-  AddInspectCommand(app, context);
-  AddCheckCommand(app, context);
-  AddTokenizeCommand(app, context);
-  AddRenderCommand(app, context);
-  AddSelfcheckCommand(app, context);
+  AddCommands(app, context);
   // Callbacks run while parsing: what every command needs must be ready before the first of them.
   app.parse_complete_callback([&] {
     SetUpLog(log_level);

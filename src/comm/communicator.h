@@ -16,7 +16,7 @@ namespace tessera {
 
 // Which call this is; with the sizes, what peers compare before they touch data.
 struct CollectiveTag {
-  int64_t step = 0;     // replay number, or any number the ranks share
+  int64_t step = 0;     // Step::number in a replay, elsewhere any number the ranks share
   uint16_t region = 0;  // as in a plan's ops
   uint16_t op = 0;      // position inside the region
 };

@@ -23,7 +23,12 @@ Step Step::Allocate(Arena& arena, int32_t max_rows, int32_t padding_slot) {
 
 void Step::Clear() {
   num_rows = num_segments = num_logit_rows = 0;
+  ResetDerived();
+}
+
+void Step::ResetDerived() {
   std::fill_n(row_failed, max_rows, uint8_t{0});
+  while (num_segments > 0 && segments[num_segments - 1].slot == padding_slot) num_rows -= segments[--num_segments].num_rows;
 }
 
 void Step::AddSegment(int32_t slot_idx, int64_t start_pos, const int32_t* token_ids, int32_t count, int32_t num_logits) {

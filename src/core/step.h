@@ -20,6 +20,8 @@ struct Segment {
 constexpr int32_t kFullDepth = INT32_MAX;
 
 struct Step {
+  // Steps since the first, this one included: what the collectives of its replay carry as tag, so that a rank that left one out is found.
+  int64_t number = 0;
   int32_t max_rows = 0;
   int32_t padding_slot = 0;  // caches that rows beyond the real ones write to
 
@@ -45,6 +47,9 @@ struct Step {
 
   // Empties the step.
   void Clear();
+  // Takes back what an earlier replay of this step derived or appended (padding segments, failed rows), so that replaying it again starts
+  // from the same data.
+  void ResetDerived();
   // Appends a segment of `num_rows` tokens of the sequence in `slot`, the first at `start_pos`. Aborts when the step is full.
   // Logits are wanted for the last `num_logits` of them. Every row passes all layers unless its depth is lowered afterwards.
   void AddSegment(int32_t slot, int64_t start_pos, const int32_t* token_ids, int32_t num_rows, int32_t num_logits);

@@ -30,8 +30,9 @@ struct DotBF16 : DecodeBF16 {
   static constexpr int kVectors = DotParts::kVectors;
   static constexpr auto Dot = DotParts::Dot;
   static constexpr auto Pack = DotParts::Pack;
-  static inline void Decode(const uint8_t* p, MatVec* w) {
-    for (int v = 0; v < kVectors; ++v) w[v] = DotParts::Pairs(_mm512_loadu_si512(p + 64 * v));
+  template <class F>
+  static inline void Decode(const uint8_t* p, F&& use) {
+    for (int v = 0; v < kVectors; ++v) use(v, DotParts::Pairs(_mm512_loadu_si512(p + 64 * v)));
   }
 };
 
@@ -39,15 +40,16 @@ struct DotE2m1 : DecodeE2m1 {
   static constexpr int kVectors = DotParts::kVectors;
   static constexpr auto Dot = DotParts::Dot;
   static constexpr auto Pack = DotParts::Pack;
-  static inline void Decode(const uint8_t* p, MatVec* w) {
+  template <class F>
+  static inline void Decode(const uint8_t* p, F&& use) {
     // The look-up takes five bits of each word: the table is there twice, so the fifth does not matter.
     const __m512i values = _mm512_broadcast_i64x4(_mm256_setr_epi16(0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, -0x8000,
                                                                     -0x4100, -0x4080, -0x4040, -0x4000, -0x3fc0, -0x3f80, -0x3f40));
     const __m512i codes = _mm512_loadu_si512(p);
-    w[0] = DotParts::Pairs(_mm512_permutexvar_epi16(codes, values));
-    w[1] = DotParts::Pairs(_mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), values));
-    w[2] = DotParts::Pairs(_mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8), values));
-    w[3] = DotParts::Pairs(_mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 12), values));
+    use(0, DotParts::Pairs(_mm512_permutexvar_epi16(codes, values)));
+    use(1, DotParts::Pairs(_mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), values)));
+    use(2, DotParts::Pairs(_mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8), values)));
+    use(3, DotParts::Pairs(_mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 12), values)));
   }
 };
 
@@ -90,7 +92,8 @@ struct DotE4m3 : DecodeE4m3 {
   static constexpr int kVectors = DotParts::kVectors;
   static constexpr auto Dot = DotParts::Dot;
   static constexpr auto Pack = DotParts::Pack;
-  static inline void Decode(const uint8_t* p, MatVec* w) {
+  template <class F>
+  static inline void Decode(const uint8_t* p, F&& use) {
     const __m512i low = _mm512_loadu_si512(p), high = _mm512_loadu_si512(p + 64);
     for (int q = 0; q < 2; ++q) {
       const __m512i codes = _mm512_permutex2var_epi8(low, _mm512_load_si512(kE4m3Arrangement.column[q]), high);
@@ -99,8 +102,8 @@ struct DotE4m3 : DecodeE4m3 {
       const __m512i lower = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Bytes.lower), codes, _mm512_load_si512(kE4m3Bytes.lower + 64));
       const __m512i upper = _mm512_or_si512(magnitude, _mm512_and_si512(codes, _mm512_set1_epi8(-128)));
       const __m512i low_byte = _mm512_set1_epi16(0x00ff);
-      w[2 * q] = DotParts::Pairs(_mm512_or_si512(_mm512_slli_epi16(upper, 8), _mm512_and_si512(lower, low_byte)));
-      w[2 * q + 1] = DotParts::Pairs(_mm512_or_si512(_mm512_andnot_si512(low_byte, upper), _mm512_srli_epi16(lower, 8)));
+      use(2 * q, DotParts::Pairs(_mm512_or_si512(_mm512_slli_epi16(upper, 8), _mm512_and_si512(lower, low_byte))));
+      use(2 * q + 1, DotParts::Pairs(_mm512_or_si512(_mm512_andnot_si512(low_byte, upper), _mm512_srli_epi16(lower, 8))));
     }
   }
 };

@@ -113,12 +113,10 @@ void DirectRows(const MatMulCall& call) {
     ForEachPart<D>(w, w.Row(n), 0, num_parts, [&](const uint8_t* bytes) {
       PrefetchPart<D::kPartBytes, 2>(bytes, kFarBytes);
       PrefetchPart<D::kPartBytes, 3>(bytes, kNearBytes);
-      MatVec weights[D::kVectors];
-      D::Decode(bytes, weights);
       MatVec t[M] = {};
-#pragma GCC unroll 8
-      for (int i = 0; i < D::kVectors; ++i)
-        for (int m = 0; m < M; ++m) t[m] = D::Dot(weights[i], LoadLanes(x + m * x_stride + i * kMatLanes), t[m]);
+      D::Decode(bytes, [&](int i, MatVec weights) {
+        for (int m = 0; m < M; ++m) t[m] = D::Dot(weights, LoadLanes(x + m * x_stride + i * kMatLanes), t[m]);
+      });
       if constexpr (D::kScaled) {
         const MatVec scale = ScaleLanes(scales);
         for (int m = 0; m < M; ++m) acc[m] = MulAdd(t[m], scale, acc[m]);
@@ -154,9 +152,7 @@ void DecodeTile(const QuantView& w, const Tile& tile, uint16_t* words, float* de
     float* target = decoded + row_idx * kMatLanes;
     ForEachPart<D>(w, w.Row(tile.n + row_idx), tile.first_part, tile.end_part, [&](const uint8_t* bytes) {
       PrefetchPart<D::kPartBytes, 2>(bytes, kTileCols * w.row_bytes);  // the next tile
-      MatVec weights[D::kVectors];
-      D::Decode(bytes, weights);
-      for (int i = 0; i < D::kVectors; ++i) StoreLanes(weights[i], target + i * kTileCols * kMatLanes);
+      D::Decode(bytes, [target](int i, MatVec weights) { StoreLanes(weights, target + i * kTileCols * kMatLanes); });
       if constexpr (D::kScaled) {
         StoreLanes(ScaleLanes(scales), target + D::kVectors * kTileCols * kMatLanes);
         scales += kPartScales;

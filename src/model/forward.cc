@@ -65,13 +65,11 @@ std::vector<CacheLayout> CacheLayouts(const ModelConfig& config, Numerics numeri
 }
 
 size_t ActivationBytesMax(const ModelConfig& config, Numerics numerics, int32_t max_rows, int num_workers) {
-  // Address space for the allocation to be measured in; what is used is known after the build and paid for as it is touched.
-  const size_t bound = size_t{1} << 38;
-  Arena arena("activation sizes", bound);
+  Arena arena = Arena::Measuring("activation sizes"), arguments = Arena::Growing("activation arguments");
   if (numerics == Numerics::kFp32)
-    Activations<float>::Allocate(arena, arena, config, max_rows, num_workers);
+    Activations<float>::Allocate(arena, arguments, config, max_rows, num_workers);
   else
-    Activations<bf16>::Allocate(arena, arena, config, max_rows, num_workers);
+    Activations<bf16>::Allocate(arena, arguments, config, max_rows, num_workers);
   return arena.used_bytes();
 }
 

@@ -55,7 +55,7 @@ struct CacheExtent {
   int32_t snapshot_reach = 0;  // the state at a whole number of entries can still be snapshotted this many tokens later
 };
 std::vector<CacheLayout> CacheLayouts(const ModelConfig& config, Numerics numerics, const CacheExtent& extent);
-// Address space to reserve for the activations of a bucket.
+// Bytes of the activations of a bucket.
 size_t ActivationBytesMax(const ModelConfig& config, Numerics numerics, int32_t max_rows, int num_workers);
 
 }  // namespace tessera

@@ -17,7 +17,8 @@
 namespace tessera {
 
 // What an op cannot do without: bytes that have to come from memory (weights, caches; no activations) and floating-point operations
-// (2 per multiply-add). Follows from the data of the step that was replayed last.
+// (2 per multiply-add). Follows from the data the op just worked on: asked for after
+// the op and before the next one, which may reuse its buffers.
 struct OpCost {
   int64_t bytes = 0;
   int64_t flops = 0;
@@ -28,6 +29,8 @@ struct OpCost {
     return *this;
   }
 };
+
+class Timing;
 
 struct Op {
   using Function = void (*)(const void* arguments, const WorkerContext& worker) noexcept;
@@ -45,6 +48,8 @@ class Plan {
 
   // Runs every op on every worker with a barrier between ops. `scratch`: one buffer a worker of at least scratch_bytes().
   void Replay(WorkerPool& pool, std::span<uint8_t* const> scratch) const noexcept;
+  // The same; fills `timing`'s samples and records the step, of `num_rows` rows.
+  void ReplayTimed(WorkerPool& pool, std::span<uint8_t* const> scratch, int32_t num_rows, Timing& timing) const noexcept;
 
   int32_t bucket_rows() const { return bucket_rows_; }
   size_t scratch_bytes() const { return scratch_bytes_; }

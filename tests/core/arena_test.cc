@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/check.h"
 
@@ -43,6 +45,37 @@ TEST(ArenaTest, FillsToTheLastByte) {
   Arena arena("test", 128);
   EXPECT_NE(arena.AllocateBytes(128), nullptr);
   EXPECT_EQ(arena.used_bytes(), 128u);
+}
+
+TEST(ArenaTest, MeasuringCountsWhatAFixedArenaWouldUse) {
+  Arena measuring = Arena::Measuring("sizes"), fixed("sizes", 1 << 20);
+  for (const int64_t count : {1, 64, 1000, 0, 17}) {
+    EXPECT_NE(measuring.Allocate<float>(count), nullptr);
+    fixed.Allocate<float>(count);
+  }
+  EXPECT_EQ(measuring.used_bytes(), fixed.used_bytes());
+  measuring.AllocateBytes(size_t{1} << 50);  // no address space is needed for it
+  EXPECT_EQ(measuring.capacity_bytes(), 0u);
+  EXPECT_DEATH(*measuring.Allocate<int>(1) = 1, "");
+}
+
+TEST(ArenaTest, GrowingKeepsWhatWasAllocatedInPlace) {
+  Arena arena = Arena::Growing("arguments");
+  std::vector<int64_t*> places;
+  for (int64_t i = 0; i < 100; ++i) {
+    places.push_back(arena.Allocate<int64_t>(3000));  // 24,000 bytes: more than a block holds in all
+    for (int64_t j = 0; j < 3000; ++j) {
+      ASSERT_EQ(places.back()[j], 0);
+      places.back()[j] = i;
+    }
+  }
+  int64_t* large = arena.Allocate<int64_t>(1 << 20);  // larger than a block
+  large[(1 << 20) - 1] = 7;
+  for (int64_t i = 0; i < 100; ++i)
+    for (int64_t j = 0; j < 3000; ++j) ASSERT_EQ(places[static_cast<size_t>(i)][j], i);
+  EXPECT_EQ(arena.used_bytes(), 100u * 24000 + (8u << 20));
+  arena.Seal();
+  EXPECT_DEATH(arena.AllocateBytes(1), "sealed");
 }
 
 TEST(ArenaTest, ARefusedReservationIsAnErrorWithTheName) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace tessera {
@@ -45,6 +46,23 @@ TEST_F(StepTest, LogitsAreWantedForTheLastRowsOfASegment) {
   step_.AddSegment(1, 0, ids.data(), 4, 4);
   ASSERT_EQ(step_.num_logit_rows, 4);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(step_.logit_row[i], 4 + i);
+}
+
+// What a replay derives or appends is gone before the next, and the step is the one that was filled.
+TEST_F(StepTest, ResetDerivedTakesBackPaddingAndFailures) {
+  const std::vector<int32_t> ids = {1, 2, 3};
+  step_.Clear();
+  step_.AddSegment(0, 5, ids.data(), 3, 1);
+  for (const int32_t bucket_rows : {4, 8, 3, 8}) {
+    step_.ResetDerived();
+    EXPECT_EQ(step_.num_rows, 3);
+    EXPECT_EQ(step_.num_segments, 1);
+    EXPECT_EQ(step_.num_logit_rows, 1);
+    for (int row = 0; row < kMaxRows; ++row) EXPECT_EQ(step_.row_failed[row], 0);
+    step_.Pad(bucket_rows, true);
+    EXPECT_EQ(step_.num_rows, bucket_rows);
+    std::fill_n(step_.row_failed, kMaxRows, uint8_t{1});
+  }
 }
 
 TEST_F(StepTest, PaddingIsOneInvalidSegmentOnItsOwnSlot) {

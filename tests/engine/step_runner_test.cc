@@ -12,7 +12,6 @@
 #include "core/random.h"
 #include "model/encoder_shortcut.h"
 #include "model/sequence_state.h"
-#include "support/allocation_counter.h"
 #include "support/golden_model.h"
 #include "support/sanitized.h"
 
@@ -103,14 +102,6 @@ TEST_P(BitsTest, ChunkSizeInEveryNumericsMode) {
   }
 }
 
-TEST_P(BitsTest, PrefillRows) {
-  for (const int32_t rows : {4, 16, 64}) {
-    if (testing::kSanitized && rows != 16) continue;
-    const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, 2, rows);
-    EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner, 0, ids_, [=](int64_t) { return rows; })), -1) << rows << " prefill rows";
-  }
-}
-
 TEST_P(BitsTest, WorkerCount) {
   for (const int workers : {1, 3}) {
     if (testing::kSanitized && workers == 1) continue;
@@ -177,41 +168,6 @@ TEST_P(BitsTest, SevenSequencesTogether) {
       logit_row += rows;
     }
   }
-}
-
-// Bytes that are NaN as bf16 and as fp32.
-void FillWithNan(Arena& arena) { std::memset(arena.base(), 0xff, arena.capacity_bytes()); }
-
-TEST_P(BitsTest, BucketAndPaddingRowsThatRun) {
-  const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, 2, 64, 64);
-  const std::vector<int32_t>& buckets = runner->plans().buckets();
-  ASSERT_EQ(buckets, (std::vector<int32_t>{1, 2, 4, 8, 16, 32, 64}));
-  for (const int bucket_rows : {8, 64}) {
-    const int bucket_idx = static_cast<int>(std::find(buckets.begin(), buckets.end(), bucket_rows) - buckets.begin());
-    for (const bool run_padding : {false, true}) {
-      for (int64_t first = 0; first < (testing::kSanitized ? 40 : 200); first += 5) {
-        runner->step().Clear();
-        runner->step().AddSegment(0, first, ids_.data() + first, 5, 5);
-        FillWithNan(runner->plans().activations());
-        runner->ReplayInBucket(bucket_idx, run_padding);
-        ExpectRows(whole_, first, vocab_, runner->logits(), "bucket of " + std::to_string(bucket_rows));
-      }
-      runner->cache().Release(0);
-    }
-  }
-}
-
-TEST_P(BitsTest, ReplayAllocatesNothing) {
-  if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
-  Step(*runner_, 1, 0, 100);
-  int64_t before = testing::NumAllocations();
-  const auto counted = std::make_unique<std::vector<int>>(1000);  // an allocation nobody can optimise away
-  ASSERT_EQ(counted->size(), 1000u);
-  ASSERT_GT(testing::NumAllocations(), before) << "the counter counts";
-  before = testing::NumAllocations();
-  runner_->plans().Replay(runner_->plans().BucketFor(100));
-  EXPECT_EQ(testing::NumAllocations(), before);
-  EXPECT_TRUE(runner_->plans().activations().sealed());
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, BitsTest,
@@ -341,20 +297,6 @@ INSTANTIATE_TEST_SUITE_P(Models, ShortcutTest,
                                             ::testing::ValuesIn(testing::kSanitized
                                                                     ? std::vector<Numerics>{Numerics::kBf16}
                                                                     : std::vector<Numerics>{Numerics::kBf16, Numerics::kReference})));
-
-TEST(StepRunnerTest, PlansReplayEachOtherUndisturbed) {
-  const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());
-  const std::unique_ptr<StepRunner> runner = Runner(*model, Numerics::kBf16, 2, 64);
-  const std::vector<int32_t> ids = RandomIds(9, 60, model->config().vocab_size);
-  const auto run = [&](int64_t rows) {
-    runner->cache().Release(0);
-    return LogitsInChunks(*runner, 0, {ids.begin(), ids.begin() + rows}, [](int64_t) { return 64; });
-  };
-  const std::vector<float> first = run(40);
-  run(1);
-  run(60);
-  EXPECT_EQ(FirstDifference(first, run(40)), -1);
-}
 
 TEST(StepRunnerTest, RefusesContextBeyondTheModel) {
   const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());

@@ -178,17 +178,16 @@ class GoldenForwardTest : public ::testing::TestWithParam<const char*> {
     context.record = &record_;
     context.max_context = kBucket;
     context.max_rows = kBucket;
-    PlanSet::Options options;
-    options.buckets = {kBucket};
-    options.activation_bytes_max = ActivationBytesMax(config, Numerics::kFp32, kBucket, pool_.num_workers());
-    options.argument_bytes_max = size_t{1} << 26;
-    plans_ = std::make_unique<PlanSet>(options, pool_, [&](PlanBuilder& builder) { outputs_ = BuildForward(builder, context); });
-    EXPECT_LE(plans_->activation_bytes(), options.activation_bytes_max);
     step_.Clear();
+    plans_ = std::make_unique<PlanSet>(std::vector<int32_t>{kBucket}, pool_);
+    const size_t bytes_max = ActivationBytesMax(config, Numerics::kFp32, kBucket, pool_.num_workers());
+    plans_->Capture(
+        bytes_max, [&](PlanBuilder& builder) { outputs_ = BuildForward(builder, context); }, [](int) {});
+    EXPECT_LE(plans_->activation_bytes(), bytes_max);
     const int32_t num_rows = static_cast<int32_t>(ids.size());
     step_.AddSegment(0, 0, ids.data(), num_rows, num_rows);
     step_.Pad(kBucket, false);
-    plans_->Replay(0);
+    plans_->Replay(step_);
   }
 
   WorkerPool pool_{{2, false}};
