@@ -15,14 +15,12 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kPageBytes = 4096;
-
-int64_t WholePages(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+int64_t WholePages(int64_t bytes) { return (bytes + kCachePageBytes - 1) / kCachePageBytes * kCachePageBytes; }
 
 int64_t RangeBytes(const CacheLayout& layout) { return WholePages(layout.rows_per_slot * layout.row_bytes); }
 
 int64_t SlotBytes(const std::vector<CacheLayout>& layouts) {
-  int64_t bytes = kPageBytes;  // a model without caches still has slots
+  int64_t bytes = kCachePageBytes;  // a model without caches still has slots
   for (const CacheLayout& layout : layouts) {
     TSR_CHECK(layout.rows_per_slot > 0 && layout.row_bytes > 0, "layer {}: {} rows of {} bytes", layout.layer_idx, layout.rows_per_slot,
               layout.row_bytes);
@@ -48,7 +46,7 @@ int PopulatePages(uint8_t* address, int64_t bytes) {
   if (madvise(address, static_cast<size_t>(bytes), MADV_POPULATE_WRITE) == 0) return 0;
   if (errno != EINVAL) return errno;
   // A kernel older than 5.14: a write of what is there faults each page in.
-  for (volatile uint8_t* page = address; page < address + bytes; page += kPageBytes) *page = *page;
+  for (volatile uint8_t* page = address; page < address + bytes; page += kCachePageBytes) *page = *page;
   return 0;
 }
 

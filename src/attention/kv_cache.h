@@ -55,6 +55,9 @@ struct CacheLayout {
   int64_t RowsTouched(int64_t num_tokens) const;
 };
 
+// Every range of a slot begins on a page, so that a sequence pays for whole pages of its own.
+constexpr int64_t kCachePageBytes = 4096;
+
 // Bytes of pages that the first `num_tokens` tokens of a sequence make resident, exactly.
 int64_t ResidentBytes(const std::vector<CacheLayout>& layouts, int64_t num_tokens);
 

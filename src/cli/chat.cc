@@ -134,14 +134,8 @@ class Conversation {
         all.push_back(std::move(delta));
       }
     };
-    Request request;
-    request.sampling = flags_.generation.sampling;
-    request.max_tokens = flags_.generation.max_tokens;
-    request.stop = flags_.generation.stop;
-    request.ignore_eos = flags_.generation.ignore_eos;
     int signal = 0;
     try {
-      request.prompt_ids = PromptIds(rendered, *engine_.tokenizer());
       const std::vector<int64_t>& eos = engine_.config().eos_token_ids;
       const auto on_event = [&](const Event& event) {
         std::vector<ChatDelta> deltas;
@@ -149,7 +143,8 @@ class Conversation {
         show(std::move(deltas));
       };
       const InterruptGuard::Mode mode = interactive ? InterruptGuard::Mode::kEach : InterruptGuard::Mode::kOnce;
-      const GenerationResult result = Generate(engine_, std::move(request), on_event, mode);
+      const GenerationResult result =
+          Generate(engine_, RequestOf(flags_.generation, PromptIds(rendered, *engine_.tokenizer())), on_event, mode);
       signal = result.signal;
       std::vector<ChatDelta> rest;
       parser.Finish(result.end_reason == EndReason::kLength, &rest);

@@ -23,35 +23,14 @@ struct RunFlags {
   CLI::Option* prompt_option = nullptr;
   CLI::Option* prompt_file_option = nullptr;
   CLI::Option* ids_option = nullptr;
+  CLI::Option* logprobs_option = nullptr;
   bool no_bos = false;
 };
-
-// "0,17,3"
-std::vector<int32_t> ParseIds(const std::string& text) {
-  std::vector<int32_t> ids;
-  size_t begin = 0;
-  while (begin <= text.size()) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string item = text.substr(begin, end - begin);
-    size_t used = 0;
-    long long value = -1;
-    try {
-      value = std::stoll(item, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (item.empty() || used != item.size()) throw UsageProblem("--ids: '" + item + "' is not a token id");
-    if (value < 0 || value > INT32_MAX) Fail("--ids: {} is outside every vocabulary", value);
-    ids.push_back(static_cast<int32_t>(value));
-    begin = end + 1;
-  }
-  return ids;
-}
 
 std::vector<int32_t> PromptIdsOf(const RunFlags& flags, const Engine& engine) {
   if (flags.ids_option->count() > 0) {
     if (flags.ids.empty()) throw UsageProblem("--ids: at least one token id is needed");
-    return ParseIds(flags.ids);
+    return ParseTokenIds("--ids", flags.ids);
   }
   const std::string text = flags.prompt_file_option->count() > 0 ? ReadFile(flags.prompt_file, kPromptBytesMax) : flags.prompt;
   if (engine.tokenizer() == nullptr) Fail("{}/tokenizer.json: not there, and a text prompt needs it: give --ids", flags.engine.model_dir);
@@ -65,36 +44,50 @@ std::vector<int32_t> PromptIdsOf(const RunFlags& flags, const Engine& engine) {
   return ids;
 }
 
+// One object per output id. All are finite: what the model rules out is neither drawn nor listed.
+Json LogProbabilitiesJson(const GenerationResult& result) {
+  const auto entry = [](int32_t token_id, double log_probability) -> Json {
+    return {{"token_id", token_id}, {"logprob", log_probability}};
+  };
+  Json list = Json::array();
+  for (size_t i = 0; i < result.log_probabilities.size(); ++i) {
+    const LogProbabilities& logs = result.log_probabilities[i];
+    Json token = entry(result.output_ids[i], logs.drawn);
+    token["top"] = Json::array();
+    for (int k = 0; k < logs.num_top; ++k)
+      token["top"].push_back(entry(logs.top[static_cast<size_t>(k)].token_id, logs.top[static_cast<size_t>(k)].log_probability));
+    list.push_back(std::move(token));
+  }
+  return list;
+}
+
 Json ResultJson(const std::vector<int32_t>& prompt_ids, const GenerationResult& result) {
-  const auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0.0; };
-  const double num_prompt = static_cast<double>(prompt_ids.size()), num_output = static_cast<double>(result.output_ids.size());
+  const auto rate = [](int64_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0; };
+  const auto num_prompt = static_cast<int64_t>(prompt_ids.size());
+  const int64_t num_decoded = std::max<int64_t>(0, static_cast<int64_t>(result.output_ids.size()) - 1);
   Json json;
   json["prompt_ids"] = prompt_ids;
   json["output_ids"] = result.output_ids;
   json["text"] = result.text;
   json["finish_reason"] = EndReasonName(result.end_reason);
-  json["timing"] = {{"prefill_tokens", prompt_ids.size()},
-                    {"prefill_seconds", result.prefill_seconds},
-                    {"prefill_tokens_per_s", rate(num_prompt, result.prefill_seconds)},
-                    {"decode_tokens", result.output_ids.empty() ? 0 : result.output_ids.size() - 1},
-                    {"decode_seconds", result.decode_seconds},
-                    {"decode_tokens_per_s", rate(std::max(0.0, num_output - 1), result.decode_seconds)}};
+  json["timing"] = {{"prefill_tokens", num_prompt},
+                    {"prefill_seconds", result.usage.first_token_s},
+                    {"prefill_tokens_per_s", rate(num_prompt, result.usage.first_token_s)},
+                    {"decode_tokens", num_decoded},
+                    {"decode_seconds", result.usage.decode_s},
+                    {"decode_tokens_per_s", rate(num_decoded, result.usage.decode_s)}};
+  if (!result.log_probabilities.empty()) json["logprobs"] = LogProbabilitiesJson(result);
   return json;
 }
 
 void Run(RunFlags& flags, CommandContext& context) {
+  if (flags.logprobs_option->count() > 0 && !context.json) throw UsageProblem("--logprobs: only --json shows them");
   flags.engine.model_dir = context.model_dir;
   ApplyGenerationConfig(context.model_dir, flags.generation);
   const std::unique_ptr<Engine> engine = Engine::Open(flags.engine);
   if (flags.generation.memory_plan) return Print(MemoryPlan(*engine, context.json));
-  Request request;
-  request.prompt_ids = PromptIdsOf(flags, *engine);
-  request.sampling = flags.generation.sampling;
-  request.max_tokens = flags.generation.max_tokens;
-  request.ignore_eos = flags.generation.ignore_eos;
-  request.stop = flags.generation.stop;
-  const std::vector<int32_t> prompt_ids = request.prompt_ids;
-  const GenerationResult result = Generate(*engine, std::move(request), [&](const Event& event) {
+  const std::vector<int32_t> prompt_ids = PromptIdsOf(flags, *engine);
+  const GenerationResult result = Generate(*engine, RequestOf(flags.generation, prompt_ids), [&](const Event& event) {
     if (!context.json && !event.text.empty()) PrintNow(event.text);
   });
   Print(context.json ? ResultJson(prompt_ids, result).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n" : "\n");
@@ -113,6 +106,9 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   flags->ids_option->excludes(flags->prompt_option)->excludes(flags->prompt_file_option)->expected(1);
   command->add_flag("--no-bos", flags->no_bos, "do not put the begin token in front of a text prompt");
   AddGenerationFlags(*command, flags->generation);
+  flags->logprobs_option = command->add_option("--logprobs", flags->generation.sampling.top_logprobs,
+                                               "with --json: log probabilities of each token and of this many most probable ones")
+                               ->check(CLI::Range(0, kTopLogProbsMax));
   AddOptionTable(*command, EngineOptionTable(flags->engine));
   command->callback([flags, &context] { Run(*flags, context); });
 }

@@ -24,6 +24,8 @@ struct EngineOptions {
   int max_seqs = 8;         // sequences that run at once
   int64_t max_context = 0;  // tokens a sequence may have; 0: min(the model's, 32768)
   int prefill_rows = 512;   // rows of prompts a step takes
+  int64_t kv_cache_mib = 0;  // caches of all running sequences together; 0: what the host has left when the engine opens
+  int queue_limit = 1024;    // requests that wait for a slot; one more is refused
 };
 
 // Every option but the model's directory.

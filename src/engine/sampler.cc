@@ -169,34 +169,38 @@ class Sampler {
   int64_t count_ = 0;
 };
 
-}  // namespace
-
-std::optional<std::string> SamplingOptionsError(const SamplingOptions& options) {
-  const auto within = [](float x, float low, float high) { return x >= low && x <= high; };  // false for NaN
-  if (!within(options.temperature, 0, 1000)) return fmt::format("temperature {} is not between 0 and 1000", options.temperature);
-  if (options.top_k < 0) return fmt::format("top_k {} is negative", options.top_k);
-  if (!within(options.top_p, 0, 1)) return fmt::format("top_p {} is not between 0 and 1", options.top_p);
-  if (!within(options.min_p, 0, 1)) return fmt::format("min_p {} is not between 0 and 1", options.min_p);
-  return std::nullopt;
+// Writes the adjusted logits and returns them; the bare ones when the options adjust nothing.
+std::span<const float> AdjustLogits(std::span<const float> logits, const TokenCounts& counts, const SamplingOptions& options,
+                                    SamplerScratch& scratch) {
+  if (options.logit_bias.empty() && !options.penalizes()) return logits;
+  const std::span<float> adjusted(scratch.adjusted.data(), logits.size());
+  std::copy(logits.begin(), logits.end(), adjusted.begin());
+  for (const LogitBias& bias : options.logit_bias) {
+    float& logit = adjusted[static_cast<size_t>(bias.token_id)];
+    logit = bias.bias == kBanBias ? -kInfinity : logit + bias.bias;
+  }
+  if (!options.penalizes()) return adjusted;
+  for (const TokenCounts::Entry& entry : counts.entries()) {
+    float& logit = adjusted[static_cast<size_t>(entry.token_id)];
+    logit = logit > 0 ? logit / options.repetition_penalty : logit * options.repetition_penalty;
+    if (entry.num_generated == 0) continue;
+    logit -= options.presence_penalty;
+    logit -= options.frequency_penalty * static_cast<float>(entry.num_generated);
+  }
+  return adjusted;
 }
 
-SamplerScratch::SamplerScratch(int64_t vocab_size)
-    : weights(static_cast<size_t>(vocab_size)), list(static_cast<size_t>(2 * vocab_size)), ids(static_cast<size_t>(vocab_size)) {}
+// ln of the sum of exp(logit) in two parts, which are subtracted one after the other so that large logits lose nothing.
+struct Normalizer {
+  double max = std::numeric_limits<double>::quiet_NaN();  // NaN when there is no distribution
+  double log_sum = 0;                                     // relative to max
 
-std::optional<SampledToken> Sample(std::span<const float> logits, const SamplingOptions& options, uint64_t position,
-                                   SamplerScratch& scratch) noexcept {
-  TSR_CHECK(!logits.empty() && logits.size() <= scratch.weights.size(), "{} logits, scratch for {}", logits.size(), scratch.weights.size());
-  const Summary summary = Summarize(logits);
-  if (!summary.valid || summary.max == -kInfinity) return std::nullopt;
-  if (options.temperature == 0)
-    return SampledToken{static_cast<int32_t>(std::find(logits.begin(), logits.end(), summary.max) - logits.begin()), 1};
-  return Sampler(logits, options, summary.max, scratch).Draw(UniformDouble(options.seed, kSamplerStream, position));
-}
+  double LogProbabilityOf(float logit) const { return static_cast<double>(logit) - max - log_sum; }
+};
 
-double LogProbability(std::span<const float> logits, int32_t token_id) noexcept {
-  TSR_CHECK(token_id >= 0 && static_cast<size_t>(token_id) < logits.size(), "token {} of {}", token_id, logits.size());
+Normalizer Normalize(std::span<const float> logits) {
   const Summary summary = Summarize(logits);
-  if (!summary.valid || summary.max == -kInfinity) return std::numeric_limits<double>::quiet_NaN();
+  if (!summary.valid || summary.max == -kInfinity) return {};
   constexpr size_t kChunk = 512;
   double sum = 0;
   for (size_t begin = 0; begin < logits.size(); begin += kChunk) {
@@ -211,7 +215,76 @@ double LogProbability(std::span<const float> logits, int32_t token_id) noexcept 
     for (size_t i = 0; i < count; ++i) chunk_sum += exps[i];
     sum += chunk_sum;
   }
-  return static_cast<double>(logits[static_cast<size_t>(token_id)]) - summary.max - std::log(sum);
+  return {summary.max, std::log(sum)};
+}
+
+}  // namespace
+
+std::optional<std::string> SamplingOptionsError(const SamplingOptions& options, int64_t vocab_size) {
+  const auto within = [](float x, float low, float high) { return x >= low && x <= high; };  // false for NaN
+  if (!within(options.temperature, 0, 1000)) return fmt::format("temperature {} is not between 0 and 1000", options.temperature);
+  if (options.top_k < 0) return fmt::format("top_k {} is negative", options.top_k);
+  if (!within(options.top_p, 0, 1)) return fmt::format("top_p {} is not between 0 and 1", options.top_p);
+  if (!within(options.min_p, 0, 1)) return fmt::format("min_p {} is not between 0 and 1", options.min_p);
+  if (!within(options.repetition_penalty, 0.01F, 100))
+    return fmt::format("repetition_penalty {} is not between 0.01 and 100", options.repetition_penalty);
+  if (!within(options.presence_penalty, -2, 2)) return fmt::format("presence_penalty {} is not between -2 and 2", options.presence_penalty);
+  if (!within(options.frequency_penalty, -2, 2))
+    return fmt::format("frequency_penalty {} is not between -2 and 2", options.frequency_penalty);
+  if (options.top_logprobs < -1 || options.top_logprobs > kTopLogProbsMax)
+    return fmt::format("top_logprobs {} is not between 0 and {}", options.top_logprobs, kTopLogProbsMax);
+  std::vector<int32_t> ids;
+  for (const LogitBias& bias : options.logit_bias) {
+    if (bias.token_id < 0 || bias.token_id >= vocab_size)
+      return fmt::format("logit_bias: token {} is outside the vocabulary of {}", bias.token_id, vocab_size);
+    if (!within(bias.bias, kBanBias, 100))
+      return fmt::format("logit_bias: token {}: {} is not between -100 and 100", bias.token_id, bias.bias);
+    ids.push_back(bias.token_id);
+  }
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice != ids.end()) return fmt::format("logit_bias: token {} is there twice", *twice);
+  return std::nullopt;
+}
+
+SamplerScratch::SamplerScratch(int64_t vocab_size)
+    : adjusted(static_cast<size_t>(vocab_size)),
+      weights(static_cast<size_t>(vocab_size)),
+      list(static_cast<size_t>(2 * vocab_size)),
+      ids(static_cast<size_t>(vocab_size)) {}
+
+std::optional<SampledToken> Sample(std::span<const float> logits, const TokenCounts& counts, const SamplingOptions& options,
+                                   uint64_t position, SamplerScratch& scratch) noexcept {
+  TSR_CHECK(!logits.empty() && logits.size() <= scratch.weights.size(), "{} logits, scratch for {}", logits.size(), scratch.weights.size());
+  // A NaN among the bare logits is an error even where a bias would ban its token: nothing of such a row can be trusted.
+  if (!options.logit_bias.empty() && !Summarize(logits).valid) return std::nullopt;
+  const std::span<const float> adjusted = AdjustLogits(logits, counts, options, scratch);
+  const Summary summary = Summarize(adjusted);
+  if (!summary.valid || summary.max == -kInfinity) return std::nullopt;
+  if (options.temperature == 0)
+    return SampledToken{static_cast<int32_t>(std::find(adjusted.begin(), adjusted.end(), summary.max) - adjusted.begin()), 1};
+  return Sampler(adjusted, options, summary.max, scratch).Draw(UniformDouble(options.seed, kSamplerStream, position));
+}
+
+double LogProbability(std::span<const float> logits, int32_t token_id) noexcept {
+  TSR_CHECK(token_id >= 0 && static_cast<size_t>(token_id) < logits.size(), "token {} of {}", token_id, logits.size());
+  return Normalize(logits).LogProbabilityOf(logits[static_cast<size_t>(token_id)]);
+}
+
+LogProbabilities TopLogProbabilities(std::span<const float> logits, int32_t token_id, int num_top, SamplerScratch& scratch) noexcept {
+  TSR_CHECK(token_id >= 0 && static_cast<size_t>(token_id) < logits.size(), "token {} of {}", token_id, logits.size());
+  TSR_CHECK(num_top >= 0 && num_top <= kTopLogProbsMax, "{} tokens, at most {}", num_top, kTopLogProbsMax);
+  const Normalizer normalizer = Normalize(logits);
+  LogProbabilities result;
+  result.drawn = normalizer.LogProbabilityOf(logits[static_cast<size_t>(token_id)]);
+  const auto vocab_size = static_cast<int64_t>(logits.size());
+  const int64_t count = std::min<int64_t>(num_top, vocab_size);
+  if (count == 0) return result;
+  ScoredIndex* list = scratch.list.data();
+  result.num_top = static_cast<int>(KeepTopK(list, 0, logits.data(), vocab_size, 0, count));
+  std::sort(list, list + result.num_top, Before);
+  for (int i = 0; i < result.num_top; ++i) result.top[static_cast<size_t>(i)] = {list[i].index, normalizer.LogProbabilityOf(list[i].score)};
+  return result;
 }
 
 }  // namespace tessera

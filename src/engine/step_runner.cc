@@ -21,12 +21,17 @@ RunnerOptions Resolve(const ModelConfig& config, RunnerOptions options) {
   return options;
 }
 
+// When every other sequence is decoding, half of the prefill rows are still there for a prompt (scheduler.h).
+int32_t LargestBucket(const RunnerOptions& options) {
+  return std::max(options.prefill_rows, options.max_seqs - 1 + (options.prefill_rows + 1) / 2);
+}
+
 }  // namespace
 
 StepRunner::StepRunner(const Model& model, RunnerOptions options)
     : model_(model),
       options_(Resolve(model.config(), options)),
-      buckets_(PowerOfTwoBuckets(options_.max_seqs, options_.prefill_rows)),
+      buckets_(PowerOfTwoBuckets(options_.max_seqs, LargestBucket(options_))),
       // One slot more than sequences: padding rows write there. It must hold a whole bucket of them.
       cache_(CacheLayouts(model.config(), options_.numerics,
                           {std::max<int64_t>(options_.max_context, buckets_.back()), buckets_.back(), options_.snapshot_reach}),

@@ -139,4 +139,11 @@ int64_t SequenceStateBytes(const std::vector<CacheLayout>& layouts, int64_t num_
   return bytes;
 }
 
+double StateBytesPerToken(const std::vector<CacheLayout>& layouts) {
+  double bytes = 0;
+  for (const CacheLayout& layout : layouts)
+    if (!layout.is_ring()) bytes += static_cast<double>(layout.row_bytes) / layout.ratio;
+  return bytes;
+}
+
 }  // namespace tessera

@@ -44,5 +44,7 @@ void TrimSnapshot(const std::vector<CacheLayout>& layouts, int64_t from_tokens, 
 // Bytes of rows that a sequence of `num_tokens` tokens keeps, rings counted as full: what `inspect` prints. What it makes resident is
 // ResidentBytes (attention/kv_cache.h).
 int64_t SequenceStateBytes(const std::vector<CacheLayout>& layouts, int64_t num_tokens);
+// Bytes by which the state grows with every further token, on average: rings do not grow.
+double StateBytesPerToken(const std::vector<CacheLayout>& layouts);
 
 }  // namespace tessera

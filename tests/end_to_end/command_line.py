@@ -43,6 +43,11 @@ def check_usage():
     expect_error(2, r"0 not in range", "run", "-n", "0", "x")
     expect_error(2, r"--ids: at least one token id", "run", "--ids", "")
     expect_error(2, r"'x' is not a token id", "run", "--ids", "1,x")
+    expect_error(2, r"--stop-ids: 'x' is not a token id", "run", "--stop-ids", "1,x", "x")
+    for text in ("17", "17:", ":3", "17:x", "1:2,", "x:1"):
+        expect_error(2, r"--logit-bias: '[^']*' is not a token id and a bias", "run", "--logit-bias", text, "x")
+    expect_error(2, r"--logprobs: only --json shows them", "run", "--logprobs", "2", "x")
+    expect_error(2, r"--logprobs: Value 21 not in range 0 to 20|--logprobs", "run", "--json", "--logprobs", "21", "x")
     expect_error(2, r"--numerics", "run", "--numerics", "bf8", "x")
     expect_error(2, r"one of --ids-file and --text-file", "eval")
     expect_error(2, r"--seed: -1 is not a whole number", "run", "x", "--seed", "-1")
@@ -62,9 +67,58 @@ def check_requests():
     expect_error(1, r"the prompt has 101 tokens, the context holds 64", "run", "--ids", ",".join(["5"] * 101), "--max-context", "64")
     expect_error(1, r"a context of 999999 tokens was asked for, the model has positions for 4096", "run", "x", "--max-context", "999999")
     expect_error(1, r"temperature", "run", "x", "--temperature", "-1")
+    expect_error(1, r"repetition_penalty 0 is not between 0.01 and 100", "run", "x", "--repetition-penalty", "0")
+    expect_error(1, r"presence_penalty 3 is not between -2 and 2", "run", "x", "--presence-penalty", "3")
+    expect_error(1, r"frequency_penalty -3 is not between -2 and 2", "run", "x", "--frequency-penalty", "-3")
+    expect_error(1, r"logit_bias: token 4096 is outside the vocabulary of 4096", "run", "x", "--logit-bias", "4096:1")
+    expect_error(1, r"logit_bias: token 5: 101 is not between", "run", "x", "--logit-bias", "5:101")
+    expect_error(1, r"logit_bias: token 5 is there twice", "run", "x", "--logit-bias", "5:1,5:2")
+    expect_error(1, r"stop_ids: 4096 is outside the vocabulary", "run", "x", "--stop-ids", "4096")
+    expect_error(1, r"stop: an empty text ends every answer", "run", "x", "--stop", "")
+    expect_error(1, r"4096 tokens need \S+ .B of caches, the budget has 1.05 MB: ask for fewer, or raise --kv-cache-mib",
+                 "run", "x", "-n", "100000", "--kv-cache-mib", "1", "--prefill-rows", "2048")
     expect_error(1, r"--ranks 2: this version runs on one rank", "run", "x", "--ranks", "2")
     result = tessera("run", "", "-n", "3", "--json")
     expect(result.returncode == 0 and json.loads(result.stdout)["prompt_ids"] == [0], "an empty prompt is the begin token", result)
+
+
+def check_sampling():
+    """What each sampling flag does to a greedy answer that is known without it."""
+    def answer(*arguments):
+        result = tessera("run", "Once upon a time", "-n", "24", "--temperature", "0", "--json", *arguments)
+        expect(result.returncode == 0, arguments, result)
+        return json.loads(result.stdout)
+
+    plain = answer()
+    ids = plain["output_ids"]
+    banned = answer("--logit-bias", f"{ids[0]}:-100")["output_ids"]
+    expect(ids[0] not in banned, "a banned token", banned)
+    expect(set(answer("--logit-bias", "77:100")["output_ids"]) == {77}, "a bias of 100 decides")
+    stopped = answer("--stop-ids", f"{ids[5]},4000")
+    expect(stopped["output_ids"] == ids[: ids.index(ids[5]) + 1] and stopped["finish_reason"] == "stop", "--stop-ids", stopped)
+    for flags in (["--repetition-penalty", "2"], ["--presence-penalty", "2"], ["--frequency-penalty", "2"]):
+        expect(answer(*flags)["output_ids"] != ids, flags, "changes the answer")
+    varied = answer("--repetition-penalty", "100")["output_ids"]
+    expect(len(set(varied)) == len(varied), "nothing is said twice", varied)
+    logs = answer("--logprobs", "3")
+    expect(logs["output_ids"] == ids and len(logs["logprobs"]) == len(ids), "--logprobs", logs)
+    for token_id, entry in zip(ids, logs["logprobs"]):
+        expect(entry["token_id"] == token_id == entry["top"][0]["token_id"], "greedy takes the most probable", entry)
+        expect(entry["logprob"] == entry["top"][0]["logprob"] and len(entry["top"]) == 3, entry)
+        expect(0 >= entry["logprob"] >= entry["top"][1]["logprob"] >= entry["top"][2]["logprob"], entry)
+    expect("logprobs" not in plain, "no log probabilities unless asked for", plain)
+
+
+def check_memory_plan():
+    result = tessera("run", "x", "--memory-plan", "--json", "--max-seqs", "3", "--max-context", "512", "--kv-cache-mib", "5")
+    plan = json.loads(result.stdout)
+    state = plan["sequence_state"]
+    expect(state["budget_bytes"] == 5 << 20 and state["max_seqs"] == 3 and state["max_context"] == 512, state)
+    expect(state["bytes_per_token"] > 0 and state["bytes_per_sequence"] % 4096 == 0, state)
+    expect({"weights", "sequence state"} <= {entry["label"] for entry in plan["entries"]}, plan)
+    auto = json.loads(tessera("run", "x", "--memory-plan", "--json", "--max-seqs", "3", "--max-context", "512").stdout)["sequence_state"]
+    expect(auto["bytes_per_sequence"] <= auto["budget_bytes"] <= 3 * auto["bytes_per_sequence"], auto)
+    expect(re.search(r"B a token, .* for one of 512 tokens", tessera("run", "x", "--memory-plan", "--max-context", "512").stdout), "ledger")
 
 
 def check_files(folder):
@@ -108,6 +162,14 @@ def check_generation_config(folder):
                           '{"temperature": 1e39}': "temperature: 1e.39 is not a number", '{"top_p": "x"}': "a number was expected"}.items():
         config.write_text(text)
         expect_error(1, r"generation_config.json: .*" + pattern, "run", "-m", model, "x")
+    config.write_text('{"do_sample": false, "repetition_penalty": 2.0}')
+    options = ("Once upon a time", "-n", "24", "--temperature", "0")
+    configured = tessera("run", "-m", model, *options[:3]).stdout
+    penalized = tessera("run", *options, "--repetition-penalty", "2").stdout
+    expect(configured == penalized, "repetition_penalty of generation_config.json", configured)
+    expect(configured != tessera("run", *options).stdout, "it changes the answer", configured)
+    overridden = tessera("run", "-m", model, *options[:3], "--repetition-penalty", "1").stdout
+    expect(overridden == tessera("run", *options).stdout, "the flag goes before the file", overridden)
 
 
 def check_selfcheck(folder):
@@ -158,6 +220,8 @@ def check_chat():
 with tempfile.TemporaryDirectory() as temporary:
     check_usage()
     check_requests()
+    check_sampling()
+    check_memory_plan()
     check_files(Path(temporary))
     check_generation_config(Path(temporary))
     check_selfcheck(Path(temporary))

@@ -15,7 +15,7 @@ TEST(EngineOptionsTest, NamesAndDefaults) {
   EngineOptions options;
   EXPECT_EQ(OptionsToJson(EngineOptionTable(options)).dump(),
             R"({"numerics":"bf16","threads":0,"ranks":1,"comm":"auto","engram":"auto","load":"mmap","max_seqs":8,"max_context":0,)"
-            R"("prefill_rows":512})");
+            R"("prefill_rows":512,"kv_cache_mib":0,"queue_limit":1024})");
 }
 
 TEST(EngineOptionsTest, EveryNameOfAnEnumSetsItsValue) {
@@ -45,7 +45,8 @@ TEST(EngineOptionsTest, EveryFieldHasASentenceAndANameOfItsOwn) {
 TEST(EngineOptionsTest, ImpossibleSizesAreErrors) {
   EngineOptions options;
   const OptionTable table = EngineOptionTable(options);
-  for (const char* name : {"threads", "max-context"}) EXPECT_THROW(ParseOption(FindOption(table, name), "-1"), Error) << name;
+  for (const char* name : {"threads", "max-context", "kv-cache-mib", "queue-limit"})
+    EXPECT_THROW(ParseOption(FindOption(table, name), "-1"), Error) << name;
   for (const char* name : {"ranks", "max-seqs", "prefill-rows"}) EXPECT_THROW(ParseOption(FindOption(table, name), "0"), Error) << name;
 }
 

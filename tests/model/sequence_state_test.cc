@@ -181,6 +181,16 @@ TEST(SequenceStateTest, AnEarlierStateIsTakenWhileTheRingsHoldItAndNotAfter) {
   EXPECT_GT(held, 0);
 }
 
+TEST(SequenceStateTest, PagesAreThoseOfEveryRowThatWasWritten) {
+  const std::vector<CacheLayout> layouts = {{0, CacheKind::kWindow, 100, 528, 7, 1}, {0, CacheKind::kCompressed, 1000, 288, 0, 4}};
+  EXPECT_EQ(ResidentBytes(layouts, 0), 0);
+  EXPECT_EQ(ResidentBytes(layouts, 3), 4096);                    // no entry is complete
+  EXPECT_EQ(ResidentBytes(layouts, 4), 2 * 4096);
+  EXPECT_EQ(ResidentBytes(layouts, 100), (13 + 2) * 4096);       // 52,800 bytes of ring, 25 entries
+  EXPECT_EQ(ResidentBytes(layouts, 4000), (13 + 71) * 4096);     // the ring goes around, 288,000 bytes of entries
+  EXPECT_EQ(StateBytesPerToken(layouts), 72);
+}
+
 TEST(SequenceStateDeathTest, RefusesASnapshotOfAnotherSizeAndAStateThatIsGone) {
   KvCache cache(Layouts(), kSlots);
   StateSnapshot snapshot = SnapshotState(cache, 0, {20});
