@@ -342,6 +342,25 @@ TEST(PlanContractLimitsTest, TheFilterEndsAndNamesAnyOtherCall) {
   EXPECT_EQ(verdict.forbidden_call, SYS_getppid);
 }
 
+TEST(PlanContractLimitsTest, SamplingAllocatesNothing) {
+  if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
+  constexpr int64_t kVocabSize = 4096;
+  std::vector<float> logits;
+  for (uint64_t i = 0; i < kVocabSize; ++i) logits.push_back(static_cast<float>(UniformDouble(3, 4, i)) * 12);
+  SamplingOptions options = {.temperature = 0.9F, .top_k = 30, .top_p = 0.9F, .min_p = 0.01F, .repetition_penalty = 1.2F,
+                             .presence_penalty = 1, .frequency_penalty = 1, .logit_bias = {{3, -100}, {4, 2}}};
+  SamplerScratch scratch(kVocabSize);
+  TokenCounts counts(RandomIds(kVocabSize), 40, kVocabSize);
+  const int64_t before = testing::NumAllocations();
+  for (uint64_t position = 0; position < 40; ++position) {
+    const std::optional<SampledToken> token = Sample(logits, counts, options, position, scratch);
+    ASSERT_TRUE(token);
+    counts.Add(token->token_id);
+    ASSERT_EQ(TopLogProbabilities(logits, token->token_id, 20, scratch).num_top, 20);
+  }
+  EXPECT_EQ(testing::NumAllocations(), before);
+}
+
 TEST(PlanContractLimitsTest, OpensUnderALimitOfAddressSpace) {
   if (testing::kSanitized) GTEST_SKIP() << "a sanitizer reserves terabytes of address space";
   const testing::ChildVerdict verdict = testing::RunInChild([](testing::ChildVerdict& child) {

@@ -2,6 +2,7 @@
 #include "engine/prefix_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "core/hash.h"
 #include "core/random.h"
 #include "engine/boundaries.h"
+#include "engine/engine.h"
 #include "engine/step_runner.h"
 #include "model/encoder_shortcut.h"
 #include "support/golden_model.h"
@@ -375,6 +377,145 @@ TEST(PrefixKeyTest, NamesModelTokenizerNumericsAndTier) {
   EXPECT_EQ(key.numerics, Numerics::kFp32);
   EXPECT_EQ(key.tier, ActiveTier());
   EXPECT_EQ(MakePrefixKey(*model, testing::GoldenDir("configs"), Numerics::kFp32).tokenizer_id, 0u);
+}
+
+Tokens RandomText(uint64_t stream, int64_t count, int64_t vocab_size) {
+  Tokens ids;
+  for (int64_t i = 0; i < count; ++i)
+    ids.push_back(static_cast<int32_t>(UniformDouble(31, stream, static_cast<uint64_t>(i)) * static_cast<double>(vocab_size)));
+  return ids;
+}
+
+// The engine, with and without a prefix cache.
+class PrefixReuseTest : public ::testing::Test {
+ protected:
+  struct Answer {
+    Tokens ids;
+    EndReason end_reason = EndReason::kNone;
+    std::string error;
+    Usage usage;
+  };
+  PrefixReuseTest() {
+    EngineOptions options;
+    options.model_dir = testing::TinyDir();
+    options.threads = 2;
+    options.max_seqs = 3;
+    options.max_context = 1024;
+    options.prefill_rows = 64;
+    warm_ = Engine::Open(options);
+    options.prefix_cache_mib = 0;
+    cold_ = Engine::Open(options);
+    vocab_size_ = warm_->config().vocab_size;
+  }
+  // The answer to a prompt, the same with and without a prefix cache. The prompt of the next turn begins with what `prompt` becomes.
+  Usage Ask(Tokens& prompt) {
+    Request request;
+    request.prompt_ids = prompt;
+    request.max_tokens = 9;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0.8F;
+    request.sampling.seed = prompt.size();
+    const Answer cold = RunAlone(*cold_, request), warm = RunAlone(*warm_, request);
+    EXPECT_EQ(warm.ids, cold.ids);
+    EXPECT_EQ(cold.usage.prefix_hit_tokens, 0);
+    EXPECT_EQ(warm.usage.prompt_tokens, static_cast<int64_t>(prompt.size()));
+    prompt.insert(prompt.end(), warm.ids.begin(), warm.ids.end());
+    return warm.usage;
+  }
+  void Say(uint64_t stream, int64_t count, Tokens& prompt) const {
+    const Tokens ids = RandomText(stream, count, vocab_size_);
+    prompt.insert(prompt.end(), ids.begin(), ids.end());
+  }
+
+  static Answer RunAlone(Engine& engine, Request request) {
+    engine.Submit(std::move(request));
+    Answer answer;
+    std::vector<Event> events;
+    while (engine.Step(events)) {
+    }
+    for (const Event& event : events) {
+      if (event.token_id >= 0) answer.ids.push_back(event.token_id);
+      answer.error += event.error;
+      answer.end_reason = event.end_reason;
+      answer.usage = event.usage;
+    }
+    EXPECT_TRUE(engine.idle());
+    return answer;
+  }
+
+  std::unique_ptr<Engine> warm_, cold_;
+  int64_t vocab_size_ = 0;
+};
+
+TEST_F(PrefixReuseTest, EveryTurnOfAChatBeginsBehindTheAnswerBefore) {
+  Tokens prompt;
+  Say(0, 150, prompt);
+  int64_t hit_tokens = 0, prompt_tokens = 0;
+  for (uint64_t turn = 0; turn < 6; ++turn) {
+    Say(1 + turn, 5 + 23 * static_cast<int64_t>(turn), prompt);
+    const int64_t before = static_cast<int64_t>(prompt.size()) - 5 - 23 * static_cast<int64_t>(turn);
+    const Usage usage = Ask(prompt);
+    // All that was processed: the last token of an answer never is.
+    EXPECT_EQ(usage.prefix_hit_tokens, turn == 0 ? 0 : before - 1) << "turn " << turn;
+    hit_tokens += usage.prefix_hit_tokens;
+    prompt_tokens += usage.prompt_tokens;
+  }
+  EXPECT_EQ(warm_->prefix_cache().stats().hit_tokens, hit_tokens);
+  EXPECT_GT(hit_tokens, prompt_tokens * 6 / 10);
+}
+
+TEST_F(PrefixReuseTest, ConversationsShareTheirSystemPromptFromTheThirdOn) {
+  std::vector<int64_t> hits;
+  for (uint64_t conversation = 0; conversation < 5; ++conversation) {
+    Tokens prompt;
+    Say(0, 300, prompt);
+    Say(100 + conversation, 150, prompt);
+    hits.push_back(Ask(prompt).prefix_hit_tokens);
+  }
+  // The first leaves snapshots behind its own question. The second parts from it at 300 and leaves one at 256.
+  EXPECT_EQ(hits, (std::vector<int64_t>{0, 0, 256, 256, 256}));
+}
+
+TEST_F(PrefixReuseTest, ThePromptAgainComputesItsLastTokensOnly) {
+  for (const int64_t num_prompt : {100, 128, 129, 256, 300, 512}) {
+    Tokens prompt;
+    Say(static_cast<uint64_t>(num_prompt), num_prompt, prompt);
+    Tokens again = prompt;
+    EXPECT_EQ(Ask(prompt).prefix_hit_tokens, 0);
+    EXPECT_EQ(Ask(again).prefix_hit_tokens, (num_prompt - 1) / 128 * 128) << num_prompt;
+  }
+}
+
+TEST_F(PrefixReuseTest, WhatWasBrokenOffIsKeptUpToItsLastBoundary) {
+  Request request;
+  request.prompt_ids = RandomText(7, 200, vocab_size_);
+  request.max_tokens = 50;
+  request.ignore_eos = true;
+  const Ticket ticket = warm_->Submit(request);
+  std::vector<Event> events;
+  for (int i = 0; i < 3; ++i) warm_->Step(events);  // 192 of 200 tokens
+  warm_->Cancel(ticket);
+  while (warm_->Step(events)) {
+  }
+  EXPECT_EQ(warm_->prefix_cache().stats().num_nodes, 1);
+  Tokens prompt = request.prompt_ids;
+  EXPECT_EQ(Ask(prompt).prefix_hit_tokens, 128);
+}
+
+TEST_F(PrefixReuseTest, MemoryTheHostHasNotGotEndsTheRequestThatNeedsIt) {
+  Tokens prompt;
+  Say(0, 200, prompt);
+  // A hole where rows of the first slot are, which the kernel answers as if it were out of memory.
+  KvCache& cache = warm_->runner().cache();
+  const RowStore store = cache.Store(0, CacheKind::kWindow);
+  ASSERT_EQ(munmap(store.Slot(0), 4096), 0);
+  Request request;
+  request.prompt_ids = prompt;
+  const Answer failed = RunAlone(*warm_, request);
+  EXPECT_EQ(failed.end_reason, EndReason::kError);
+  EXPECT_NE(failed.error.find("no memory for the caches of this sequence"), std::string::npos) << failed.error;
+  ASSERT_NE(mmap(store.Slot(0), 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), MAP_FAILED);
+  EXPECT_EQ(Ask(prompt).prefix_hit_tokens, 0);
 }
 
 }  // namespace

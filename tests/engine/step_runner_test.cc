@@ -10,10 +10,8 @@
 
 #include "core/check.h"
 #include "core/random.h"
-#include "engine/sampler.h"
 #include "model/encoder_shortcut.h"
 #include "model/sequence_state.h"
-#include "support/allocation_counter.h"
 #include "support/golden_model.h"
 #include "support/sanitized.h"
 
@@ -170,23 +168,6 @@ TEST_P(BitsTest, SevenSequencesTogether) {
       logit_row += rows;
     }
   }
-}
-
-TEST_P(BitsTest, SamplingAllocatesNothing) {
-  if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
-  const std::span<const float> logits(whole_.data(), static_cast<size_t>(vocab_));
-  SamplingOptions options = {.temperature = 0.9F, .top_k = 30, .top_p = 0.9F, .min_p = 0.01F, .repetition_penalty = 1.2F,
-                             .presence_penalty = 1, .frequency_penalty = 1, .logit_bias = {{3, -100}, {4, 2}}};
-  SamplerScratch scratch(vocab_);
-  TokenCounts counts(ids_, 40, vocab_);
-  const int64_t before = testing::NumAllocations();
-  for (uint64_t position = 0; position < 40; ++position) {
-    const std::optional<SampledToken> token = Sample(logits, counts, options, position, scratch);
-    ASSERT_TRUE(token);
-    counts.Add(token->token_id);
-    ASSERT_EQ(TopLogProbabilities(logits, token->token_id, 20, scratch).num_top, 20);
-  }
-  EXPECT_EQ(testing::NumAllocations(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, BitsTest,
