@@ -43,6 +43,7 @@ PROVED_BY = {  # parts of a thing that has one door: source, and the test of tha
 }
 NO_SOURCE = {  # tests and benches that no single source stands for, and why
     "bench/kernels/small_ops_bench.cc": "all the small ops of a step in one table",
+    "tests/engine/plan_contract_test.cc": "the contract of docs/plans.md, which plan, step runner and caches keep together",
 }
 
 # (pattern, what to do instead, where it applies, where it is allowed)

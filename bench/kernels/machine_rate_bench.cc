@@ -13,6 +13,8 @@
 namespace tessera {
 namespace {
 
+constexpr int kParts = 8;  // of the memory, read and timed one after the other
+
 struct Sizes {
   int64_t bytes = int64_t{2} << 30;
   int64_t loops = 4'000'000;
@@ -24,16 +26,17 @@ struct Rates {
 };
 
 void AddReferencePass(Rates& rates, const uint8_t* data, int num_threads, const Sizes& sizes) {
-  rates.stream.push_back(prototypes::LinearGbPerS(data, sizes.bytes, num_threads));
+  const int64_t part = sizes.bytes / kParts;
+  for (int i = 0; i < kParts; ++i) rates.stream.push_back(prototypes::LinearGbPerS(data + i * part, part, num_threads));
   if (!prototypes::HasWideDots()) return;
-  rates.fma.push_back(prototypes::FmaGflopPerS(num_threads, sizes.loops));
-  rates.bf16_dot.push_back(prototypes::Bf16DotGflopPerS(num_threads, sizes.loops));
+  for (int i = 0; i < kParts / 2; ++i) rates.fma.push_back(prototypes::FmaGflopPerS(num_threads, sizes.loops));
+  for (int i = 0; i < kParts / 2; ++i) rates.bf16_dot.push_back(prototypes::Bf16DotGflopPerS(num_threads, sizes.loops));
 }
 
 void AddPass(Rates& rates, WorkerPool& pool, const RateBuffer& buffer, const Sizes& sizes) {
-  rates.stream.push_back(StreamPassGbPerS(pool, buffer));
-  rates.fma.push_back(FmaPassGflopPerS(pool, sizes.loops));
-  rates.bf16_dot.push_back(Bf16DotPassGflopPerS(pool, sizes.loops));
+  StreamPass(pool, buffer, rates.stream);
+  FmaPass(pool, sizes.loops, rates.fma);
+  Bf16DotPass(pool, sizes.loops, rates.bf16_dot);
 }
 
 void PrintReference(const Sizes& sizes, int num_threads, const uint8_t* data) {

@@ -57,7 +57,7 @@ MachineReport MeasureMachines(const BenchFlags& flags) {
   for (int tier = static_cast<int>(active) - 1; tier >= 0; --tier) {
     SetActiveTier(static_cast<Tier>(tier));
     std::vector<double> fma;
-    for (int pass = 0; pass < options.passes; ++pass) fma.push_back(FmaPassGflopPerS(pool, options.dot_loops));
+    for (int pass = 0; pass < options.passes; ++pass) FmaPass(pool, options.dot_loops, fma);
     MachineRates rates;
     rates.num_workers = num_workers;
     rates.fma_gflop_per_s = SpreadOf(std::move(fma));

@@ -107,9 +107,9 @@ class Bench {
   static double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
   void MeasureLimits() {
-    stream_.push_back(StreamPassGbPerS(runner_.pool(), buffer_));
-    fma_.push_back(FmaPassGflopPerS(runner_.pool(), options_.dot_loops));
-    bf16_dot_.push_back(Bf16DotPassGflopPerS(runner_.pool(), options_.dot_loops));
+    StreamPass(runner_.pool(), buffer_, stream_);
+    FmaPass(runner_.pool(), options_.dot_loops, fma_);
+    Bf16DotPass(runner_.pool(), options_.dot_loops, bf16_dot_);
   }
 
   // The same bytes before every repeat: a step overwrites what the window and the compressors remember, and the routing must stay.

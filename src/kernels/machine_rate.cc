@@ -23,7 +23,9 @@ namespace {
 
 constexpr int64_t kHugePageBytes = int64_t{1} << 21;
 constexpr int64_t kFillBlockBytes = 4096;  // bytes of one random stream: what a worker fills does not depend on how many there are
-constexpr int64_t kGatherRowsPerPass = int64_t{1} << 19;  // per worker: tens of milliseconds
+constexpr int64_t kGatherRowsPerRun = int64_t{1} << 18;  // per worker
+constexpr int kStreamRuns = 8;
+constexpr int kRuns = 4;
 
 // What passes compute goes here, so that no compiler leaves them out.
 std::atomic<uint64_t> sink;
@@ -91,37 +93,46 @@ RateSpread SpreadOf(std::vector<double> values) {
   return {median, values.front(), values.back()};
 }
 
-double StreamPassGbPerS(WorkerPool& pool, const RateBuffer& buffer) {
-  const double seconds = SecondsOnEveryWorker(pool, [&](int worker_idx) {
-    const Range range = PartOf(buffer.bytes(), worker_idx, pool.num_workers(), kFillBlockBytes);
-    sink += ReadStream(buffer.data() + range.begin, range.end - range.begin);
-  });
-  return static_cast<double>(buffer.bytes()) / seconds / 1e9;
+void StreamPass(WorkerPool& pool, const RateBuffer& buffer, std::vector<double>& gb_per_s) {
+  for (int run = 0; run < kStreamRuns; ++run) {
+    const Range whole = PartOf(buffer.bytes(), run, kStreamRuns, kFillBlockBytes);
+    const double seconds = SecondsOnEveryWorker(pool, [&](int worker_idx) {
+      const Range range = PartOf(whole.end - whole.begin, worker_idx, pool.num_workers(), kFillBlockBytes);
+      sink += ReadStream(buffer.data() + whole.begin + range.begin, range.end - range.begin);
+    });
+    gb_per_s.push_back(static_cast<double>(whole.end - whole.begin) / seconds / 1e9);
+  }
 }
 
-double GatherPassGbPerS(WorkerPool& pool, const RateBuffer& buffer, int pass_idx) {
+void GatherPass(WorkerPool& pool, const RateBuffer& buffer, int pass_idx, std::vector<double>& gb_per_s) {
   const uint64_t num_rows = static_cast<uint64_t>(buffer.bytes() / kGatherRowBytes);
-  const int64_t count = std::min(kGatherRowsPerPass, buffer.bytes() / kGatherRowBytes);
+  const int64_t count = std::min(kGatherRowsPerRun, buffer.bytes() / kGatherRowBytes);
   std::vector<std::vector<uint32_t>> rows(static_cast<size_t>(pool.num_workers()));
   uint64_t state = 88172645463325252u + static_cast<uint64_t>(pass_idx) * 0x9E3779B97F4A7C15u;
-  for (std::vector<uint32_t>& list : rows) {
-    list.resize(static_cast<size_t>(count));
-    for (uint32_t& row : list) row = static_cast<uint32_t>((NextRandom(state) >> 11) % num_rows);
+  for (int run = 0; run < kRuns; ++run) {
+    for (std::vector<uint32_t>& list : rows) {
+      list.resize(static_cast<size_t>(count));
+      for (uint32_t& row : list) row = static_cast<uint32_t>((NextRandom(state) >> 11) % num_rows);
+    }
+    const double seconds = SecondsOnEveryWorker(
+        pool, [&](int worker_idx) { sink += ReadRows(buffer.data(), rows[static_cast<size_t>(worker_idx)].data(), count); });
+    gb_per_s.push_back(static_cast<double>(count * pool.num_workers() * kGatherRowBytes) / seconds / 1e9);
   }
-  const double seconds = SecondsOnEveryWorker(
-      pool, [&](int worker_idx) { sink += ReadRows(buffer.data(), rows[static_cast<size_t>(worker_idx)].data(), count); });
-  return static_cast<double>(count * pool.num_workers() * kGatherRowBytes) / seconds / 1e9;
 }
 
-double FmaPassGflopPerS(WorkerPool& pool, int64_t loops) {
-  const double seconds = SecondsOnEveryWorker(pool, [&](int) { sink += static_cast<uint64_t>(RunFma(0.5f, 1.0f, loops) != 0); });
-  return static_cast<double>(loops * FmaFlopsPerLoop() * pool.num_workers()) / seconds / 1e9;
+void FmaPass(WorkerPool& pool, int64_t loops, std::vector<double>& gflop_per_s) {
+  for (int run = 0; run < kRuns; ++run) {
+    const double seconds = SecondsOnEveryWorker(pool, [&](int) { sink += static_cast<uint64_t>(RunFma(0.5f, 1.0f, loops) != 0); });
+    gflop_per_s.push_back(static_cast<double>(loops * FmaFlopsPerLoop() * pool.num_workers()) / seconds / 1e9);
+  }
 }
 
-double Bf16DotPassGflopPerS(WorkerPool& pool, int64_t loops) {
-  if (!HasBf16Dot()) return 0;
-  const double seconds = SecondsOnEveryWorker(pool, [&](int) { sink += static_cast<uint64_t>(RunBf16Dot(0.5f, 1.0f, loops) != 0); });
-  return static_cast<double>(loops * Bf16DotFlopsPerLoop() * pool.num_workers()) / seconds / 1e9;
+void Bf16DotPass(WorkerPool& pool, int64_t loops, std::vector<double>& gflop_per_s) {
+  if (!HasBf16Dot()) return;
+  for (int run = 0; run < kRuns; ++run) {
+    const double seconds = SecondsOnEveryWorker(pool, [&](int) { sink += static_cast<uint64_t>(RunBf16Dot(0.5f, 1.0f, loops) != 0); });
+    gflop_per_s.push_back(static_cast<double>(loops * Bf16DotFlopsPerLoop() * pool.num_workers()) / seconds / 1e9);
+  }
 }
 
 double MachineRates::DotGflopPerS() const { return std::max(fma_gflop_per_s.median, bf16_dot_gflop_per_s.median); }
@@ -129,10 +140,10 @@ double MachineRates::DotGflopPerS() const { return std::max(fma_gflop_per_s.medi
 MachineRates MeasureMachine(WorkerPool& pool, const RateBuffer& buffer, const MachineRateOptions& options) {
   std::vector<double> stream, gather, fma, bf16_dot;
   for (int pass = 0; pass <= options.passes; ++pass) {
-    stream.push_back(StreamPassGbPerS(pool, buffer));
-    if (options.gather) gather.push_back(GatherPassGbPerS(pool, buffer, pass));
-    fma.push_back(FmaPassGflopPerS(pool, options.dot_loops));
-    bf16_dot.push_back(Bf16DotPassGflopPerS(pool, options.dot_loops));
+    StreamPass(pool, buffer, stream);
+    if (options.gather) GatherPass(pool, buffer, pass, gather);
+    FmaPass(pool, options.dot_loops, fma);
+    Bf16DotPass(pool, options.dot_loops, bf16_dot);
     if (pass > 0) continue;
     for (std::vector<double>* list : {&stream, &gather, &fma, &bf16_dot}) list->clear();  // the first wakes cores and page tables up
   }

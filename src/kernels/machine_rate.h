@@ -52,12 +52,14 @@ struct RateSpread {
 };
 RateSpread SpreadOf(std::vector<double> values);  // zeros when empty
 
-// One pass each, in units a second, the clock read around the whole pool: callers interleave passes with what they measure.
-double StreamPassGbPerS(WorkerPool& pool, const RateBuffer& buffer);
+// Passes, which callers interleave with what they measure. Each appends the rates, in units a second, of several runs of some ten
+// milliseconds, with the clock read around the whole pool: on a machine that others share, long runs find no moment of their own.
+// The stream reads the whole buffer once, an eighth a run.
+void StreamPass(WorkerPool& pool, const RateBuffer& buffer, std::vector<double>& gb_per_s);
 // Passes of different numbers read different rows: those that the pass before left in a cache would flatter.
-double GatherPassGbPerS(WorkerPool& pool, const RateBuffer& buffer, int pass_idx);
-double FmaPassGflopPerS(WorkerPool& pool, int64_t loops);
-double Bf16DotPassGflopPerS(WorkerPool& pool, int64_t loops);  // 0 where !HasBf16Dot()
+void GatherPass(WorkerPool& pool, const RateBuffer& buffer, int pass_idx, std::vector<double>& gb_per_s);
+void FmaPass(WorkerPool& pool, int64_t loops, std::vector<double>& gflop_per_s);
+void Bf16DotPass(WorkerPool& pool, int64_t loops, std::vector<double>& gflop_per_s);  // nothing where !HasBf16Dot()
 
 struct MachineRates {
   int num_workers = 0;
@@ -71,7 +73,7 @@ struct MachineRates {
 };
 struct MachineRateOptions {
   int passes = 5;
-  int64_t dot_loops = 4'000'000;  // about 20 ms
+  int64_t dot_loops = 4'000'000;  // of a run: some ten milliseconds
   bool gather = true;
 };
 // One pass of everything that is not counted, then `passes` that are.

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/random.h"
+#include "engine/sampler.h"
 #include "support/allocation_counter.h"
 #include "support/confined_child.h"
 #include "support/golden_model.h"
@@ -344,13 +345,12 @@ TEST(PlanContractLimitsTest, TheFilterEndsAndNamesAnyOtherCall) {
 
 TEST(PlanContractLimitsTest, SamplingAllocatesNothing) {
   if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
-  constexpr int64_t kVocabSize = 4096;
-  std::vector<float> logits;
-  for (uint64_t i = 0; i < kVocabSize; ++i) logits.push_back(static_cast<float>(UniformDouble(3, 4, i)) * 12);
-  SamplingOptions options = {.temperature = 0.9F, .top_k = 30, .top_p = 0.9F, .min_p = 0.01F, .repetition_penalty = 1.2F,
-                             .presence_penalty = 1, .frequency_penalty = 1, .logit_bias = {{3, -100}, {4, 2}}};
-  SamplerScratch scratch(kVocabSize);
-  TokenCounts counts(RandomIds(kVocabSize), 40, kVocabSize);
+  std::vector<float> logits(5000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(8 * UniformDouble(1, 2, i));
+  const SamplingOptions options = {.temperature = 0.9F, .top_k = 30, .top_p = 0.9F, .min_p = 0.01F, .repetition_penalty = 1.2F,
+                                   .presence_penalty = 1, .frequency_penalty = 1, .logit_bias = {{3, -100}, {4, 2}}};
+  SamplerScratch scratch(static_cast<int64_t>(logits.size()));
+  TokenCounts counts(std::vector<int32_t>{1, 2, 3}, 40, static_cast<int64_t>(logits.size()));
   const int64_t before = testing::NumAllocations();
   for (uint64_t position = 0; position < 40; ++position) {
     const std::optional<SampledToken> token = Sample(logits, counts, options, position, scratch);

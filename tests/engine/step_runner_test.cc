@@ -1,11 +1,15 @@
 // Equality of bits: how a sequence is cut, batched, bucketed, threaded, padded or resumed must not change one bit of its logits
-// (docs/numerics.md). On texts long enough that HCA entries complete, rings wrap and candidates bite.
+// (docs/numerics.md). On texts long enough that HCA entries complete, rings wrap and candidates bite; on small models, and on random ones
+// of the released widths, which the end-to-end scripts synth_widths_* run.
 #include "engine/step_runner.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <ostream>
 #include <tuple>
 
 #include "core/check.h"
@@ -14,14 +18,13 @@
 #include "model/sequence_state.h"
 #include "support/golden_model.h"
 #include "support/sanitized.h"
+#include "support/synth_model.h"
 
 namespace tessera {
 namespace {
 
 using testing::FirstDifference;
 using testing::LogitsInChunks;
-
-constexpr int64_t kNumTokens = 312;
 
 std::vector<int32_t> RandomIds(uint64_t stream, int64_t count, int64_t vocab_size) {
   std::vector<int32_t> ids;
@@ -35,7 +38,7 @@ std::unique_ptr<StepRunner> Runner(const Model& model, Numerics numerics, int wo
   options.numerics = numerics;
   options.num_workers = workers;
   options.max_seqs = max_seqs;
-  options.max_context = 400;
+  options.max_context = 700;
   options.prefill_rows = prefill_rows;
   return std::make_unique<StepRunner>(model, options);
 }
@@ -47,77 +50,122 @@ void ExpectRows(const std::vector<float>& whole, int64_t first, int64_t cols, Vi
         << what << ": position " << first + row;
 }
 
-class BitsTest : public ::testing::TestWithParam<const char*> {
+// A model to run the equalities on: a folder of the repository, or a random checkpoint.
+struct BitsCase {
+  const char* name;
+  std::optional<SynthShape> synth;
+  int64_t num_tokens = 312;
+  bool few = testing::kSanitized;  // a spread of the like cases
+};
+void PrintTo(const BitsCase& bits_case, std::ostream* stream) { *stream << bits_case.name; }
+
+class BitsTest : public ::testing::TestWithParam<BitsCase> {
  protected:
+  // A model, and what its sequence gives when nothing is cut: made once for all tests of a case.
+  struct Opened {
+    std::optional<testing::SynthModel> synth;
+    std::unique_ptr<Model> model;
+    std::unique_ptr<StepRunner> runner;
+    std::vector<int32_t> ids;
+    std::vector<float> whole;  // logits of every position, computed in one chunk
+  };
+
   void SetUp() override {
-    const std::string name = GetParam();
-    model_ = testing::OpenModel(name == "tiny" ? testing::TinyDir() : testing::GoldenDir(name));
-    ids_ = RandomIds(0, kNumTokens, model_->config().vocab_size);
-    runner_ = Runner(*model_, Numerics::kBf16, 2, 512, 8);
-    whole_ = LogitsInChunks(*runner_, 0, ids_, [](int64_t) { return kNumTokens; });
+    if (testing::kSanitized && GetParam().synth) GTEST_SKIP() << "models of real widths take hours under a sanitizer";
+    std::unique_ptr<Opened>& opened = opened_[GetParam().name];
+    if (opened == nullptr) {
+      opened = std::make_unique<Opened>();
+      const std::string name = GetParam().name;
+      if (GetParam().synth) opened->synth.emplace(*GetParam().synth);
+      opened->model = testing::OpenModel(opened->synth    ? opened->synth->path()
+                                         : name == "tiny" ? testing::TinyDir()
+                                                          : testing::GoldenDir(name));
+      opened->ids = RandomIds(0, GetParam().num_tokens, opened->model->config().vocab_size);
+      opened->runner = Runner(*opened->model, Numerics::kBf16, 2, 1024, 8);
+      opened->whole = LogitsInChunks(*opened->runner, 0, opened->ids, [](int64_t) { return 1024; });
+    }
+    model_ = opened->model.get();
+    runner_ = opened->runner.get();
+    ids_ = opened->ids;
+    whole_ = opened->whole;
+    num_tokens_ = GetParam().num_tokens;
+    few_ = GetParam().few;
+    short_tokens_ = few_ && GetParam().synth ? 48 : num_tokens_;
     vocab_ = model_->config().vocab_size;
   }
+  static void TearDownTestSuite() { opened_.clear(); }
+
   View<const float> Step(StepRunner& runner, int32_t slot, int64_t first, int64_t rows) {
     runner.step().Clear();
     runner.step().AddSegment(slot, first, ids_.data() + first, static_cast<int32_t>(rows), static_cast<int32_t>(rows));
     runner.Replay();
     return runner.logits();
   }
+  // The sequence, or where a row takes a tenth of a second its beginning, cut into chunks of so many rows.
+  void ExpectSameInChunks(StepRunner& runner, int32_t slot, int64_t num_tokens, int64_t chunk_rows, const std::string& what) {
+    const std::vector<int32_t> ids(ids_.begin(), ids_.begin() + std::min(num_tokens, num_tokens_));
+    const std::vector<float> expected(whole_.begin(), whole_.begin() + static_cast<int64_t>(ids.size()) * vocab_);
+    EXPECT_EQ(FirstDifference(expected, LogitsInChunks(runner, slot, ids, [=](int64_t) { return chunk_rows; })), -1)
+        << what << ", " << ids.size() << " tokens in chunks of " << chunk_rows;
+  }
+  // Positions around which prompts end: every small one, around one HCA entry, around two.
+  std::vector<int64_t> PromptEnds() const {
+    std::vector<int64_t> ends;
+    for (int64_t p = 1; p <= 80; ++p) ends.push_back(p);
+    for (int64_t p = 120; p <= 136; ++p) ends.push_back(p);
+    for (int64_t p = 250; p <= 262; ++p) ends.push_back(p);
+    std::erase_if(ends, [&](int64_t end) { return end >= num_tokens_; });
+    if (!few_) return ends;
+    std::vector<int64_t> spread;
+    for (size_t i = 0; i < ends.size(); i += GetParam().synth ? 81 : 23) spread.push_back(ends[i]);
+    return spread;
+  }
 
-  std::unique_ptr<Model> model_;
+  Model* model_ = nullptr;
+  StepRunner* runner_ = nullptr;
   std::vector<int32_t> ids_;
-  std::unique_ptr<StepRunner> runner_;
-  std::vector<float> whole_;  // logits of every position, computed in one chunk
+  std::vector<float> whole_;
+  int64_t num_tokens_ = 0;
+  int64_t short_tokens_ = 0;  // where the length says little
+  bool few_ = false;
   int64_t vocab_ = 0;
+
+ private:
+  static inline std::map<std::string, std::unique_ptr<Opened>> opened_;
 };
 
-// Positions around which prompts end: every small one, around one HCA entry, around two.
-std::vector<int64_t> PromptEnds() {
-  std::vector<int64_t> ends;
-  for (int64_t p = 1; p <= 80; ++p) ends.push_back(p);
-  for (int64_t p = 120; p <= 136; ++p) ends.push_back(p);
-  for (int64_t p = 250; p <= 262; ++p) ends.push_back(p);
-  if (!testing::kSanitized) return ends;
-  std::vector<int64_t> spread;
-  for (size_t i = 0; i < ends.size(); i += 23) spread.push_back(ends[i]);
-  return spread;
-}
-
 TEST_P(BitsTest, ChunkSize) {
-  for (const int64_t chunk : {1, 2, 3, 5, 17, 64}) {
-    if (testing::kSanitized && chunk != 17) continue;
-    EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner_, 1, ids_, [=](int64_t) { return chunk; })), -1) << "chunks of " << chunk;
-  }
+  for (const int64_t chunk : few_ ? std::vector<int64_t>{7, 64} : std::vector<int64_t>{1, 2, 3, 5, 7, 17, 64})
+    ExpectSameInChunks(*runner_, 1, num_tokens_, chunk, "one prefill bucket");
+  if (few_) ExpectSameInChunks(*runner_, 1, 24, 1, "one prefill bucket");
 }
 
 TEST_P(BitsTest, ChunkSizeInEveryNumericsMode) {
   for (const Numerics numerics : {Numerics::kReference, Numerics::kFp32}) {
-    const std::unique_ptr<StepRunner> runner = Runner(*model_, numerics, 2, 512);
-    const std::vector<float> whole = LogitsInChunks(*runner, 0, ids_, [](int64_t) { return kNumTokens; });
-    for (const int64_t chunk : {1, 5, 64}) {
-      if (testing::kSanitized && chunk < 64) continue;
-      EXPECT_EQ(FirstDifference(whole, LogitsInChunks(*runner, 1, ids_, [=](int64_t) { return chunk; })), -1)
+    const std::unique_ptr<StepRunner> runner = Runner(*model_, numerics, 2, 1024);
+    const std::vector<int32_t> ids(ids_.begin(), ids_.begin() + short_tokens_);
+    const std::vector<float> whole = LogitsInChunks(*runner, 0, ids, [](int64_t) { return 1024; });
+    for (const int64_t chunk : few_ ? std::vector<int64_t>{17} : std::vector<int64_t>{1, 5, 64})
+      EXPECT_EQ(FirstDifference(whole, LogitsInChunks(*runner, 1, ids, [=](int64_t) { return chunk; })), -1)
           << "chunks of " << chunk << ", numerics " << static_cast<int>(numerics);
-    }
   }
 }
 
 TEST_P(BitsTest, WorkerCount) {
-  for (const int workers : {1, 3}) {
-    if (testing::kSanitized && workers == 1) continue;
+  // The sequence itself ran on two. One worker is slow under a sanitizer, more workers than cores with a real model.
+  std::vector<int> worker_counts = {1, 3};
+  if (few_) worker_counts = {GetParam().synth ? 1 : 3};
+  for (const int workers : worker_counts) {
     const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, workers, 64);
-    EXPECT_EQ(FirstDifference(whole_, LogitsInChunks(*runner, 0, ids_, [](int64_t) { return 64; })), -1) << workers << " workers";
-    EXPECT_EQ(FirstDifference(std::vector<float>(whole_.begin(), whole_.begin() + 40 * vocab_),
-                              LogitsInChunks(*runner, 1, {ids_.begin(), ids_.begin() + 40}, [](int64_t) { return 1; })),
-              -1)
-        << workers << " workers, token by token";
+    ExpectSameInChunks(*runner, 0, short_tokens_, 64, std::to_string(workers) + " workers");
+    ExpectSameInChunks(*runner, 1, few_ ? 8 : 40, 1, std::to_string(workers) + " workers");
   }
 }
 
 TEST_P(BitsTest, DecodeAfterPromptsOfEveryLength) {
   for (const int64_t end : PromptEnds()) {
     ExpectRows(whole_, 0, vocab_, Step(*runner_, 1, 0, end), "prompt of " + std::to_string(end));
-    for (int64_t position = end; position < std::min(end + 12, kNumTokens); ++position)
+    for (int64_t position = end; position < std::min(end + (few_ ? 4 : 12), num_tokens_); ++position)
       ExpectRows(whole_, position, vocab_, Step(*runner_, 1, position, 1), "decode after a prompt of " + std::to_string(end));
   }
 }
@@ -129,7 +177,7 @@ TEST_P(BitsTest, SnapshotAndRestoreIntoAnotherSlot) {
     EXPECT_EQ(snapshot.bytes(), SnapshotBytes(runner_->cache().layouts(), {end}));
     runner_->cache().Release(2);
     RestoreState(runner_->cache(), 2, snapshot);
-    const int64_t rows = std::min<int64_t>(9, kNumTokens - end);
+    const int64_t rows = std::min<int64_t>(9, num_tokens_ - end);
     ExpectRows(whole_, end, vocab_, Step(*runner_, 2, end, rows), "chunk after a snapshot at " + std::to_string(end));
   }
 }
@@ -140,9 +188,9 @@ TEST_P(BitsTest, SevenSequencesTogether) {
     std::vector<float> alone;
     int64_t done = 0;
   };
-  std::vector<Running> sequences(7);
+  std::vector<Running> sequences(few_ && GetParam().synth ? 3 : 7);
   for (size_t i = 0; i < sequences.size(); ++i) {
-    sequences[i].ids = RandomIds(i + 1, 140 + 23 * static_cast<int64_t>(i), vocab_);
+    sequences[i].ids = RandomIds(i + 1, std::min<int64_t>(140, short_tokens_) + 23 * static_cast<int64_t>(i), vocab_);
     sequences[i].alone = LogitsInChunks(*runner_, 7, sequences[i].ids, [](int64_t) { return 100; });
   }
   // Every step takes a different number of rows of each: prompts, single tokens and rests of prompts in one batch.
@@ -170,9 +218,56 @@ TEST_P(BitsTest, SevenSequencesTogether) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, BitsTest,
-                         ::testing::ValuesIn(testing::kSanitized ? std::vector<const char*>{"v4_tiny", "v41_tiny"}
-                                                                 : std::vector<const char*>{"v4_tiny", "v41_tiny", "tiny"}));
+// Bytes that are NaN as bf16 and as fp32.
+void FillWithNan(Arena& arena) { std::memset(arena.base(), 0xff, arena.capacity_bytes()); }
+
+TEST_P(BitsTest, BucketAndPaddingRowsThatRun) {
+  const std::unique_ptr<StepRunner> runner = Runner(*model_, Numerics::kBf16, 2, 64, 64);
+  const std::vector<int32_t>& buckets = runner->plans().buckets();
+  ASSERT_EQ(buckets, (std::vector<int32_t>{1, 2, 4, 8, 16, 32, 64, 95}));
+  for (const int bucket_rows : {8, 64}) {
+    const int bucket_idx = static_cast<int>(std::find(buckets.begin(), buckets.end(), bucket_rows) - buckets.begin());
+    for (const bool run_padding : {false, true}) {
+      for (int64_t first = 0; first < (GetParam().synth && few_ ? 10 : few_ ? 40 : 200); first += 5) {
+        runner->step().Clear();
+        runner->step().AddSegment(0, first, ids_.data() + first, 5, 5);
+        FillWithNan(runner->plans().activations());
+        runner->ReplayInBucket(bucket_idx, run_padding);
+        ExpectRows(whole_, first, vocab_, runner->logits(), "bucket of " + std::to_string(bucket_rows));
+      }
+      runner->cache().Release(0);
+    }
+  }
+}
+
+std::vector<BitsCase> SmallModels() {
+  std::vector<BitsCase> models = {{.name = "v4_tiny"}, {.name = "v41_tiny"}, {.name = "tiny"}};
+  if (testing::kSanitized) models.pop_back();
+  return models;
+}
+INSTANTIATE_TEST_SUITE_P(Models, BitsTest, ::testing::ValuesIn(SmallModels()));
+
+// The released widths. Their tests are named by tests/end_to_end/synth_widths_slow.sh and _long.sh: gigabytes are written and read
+// through for every token. Four layers of V4-Flash have each of its kinds, eight are the fewest of V4.1; both rings wrap after 128 tokens.
+INSTANTIATE_TEST_SUITE_P(DISABLED_Widths, BitsTest,
+                         ::testing::Values(BitsCase{.name = "v4-flash",
+                                                    .synth = SynthShape{.like = "v4-flash", .layers = 4, .experts = 8, .vocab = 1024},
+                                                    .num_tokens = 140,
+                                                    .few = true},
+                                           BitsCase{.name = "v4.1-flash",
+                                                    .synth = SynthShape{.like = "v4.1-flash", .layers = 8, .experts = 8, .vocab = 1024,
+                                                                        .engram_rows = 20000},
+                                                    .num_tokens = 140,
+                                                    .few = true}));
+// More of them, and texts beyond the 512 entries that an indexer selects.
+INSTANTIATE_TEST_SUITE_P(DISABLED_WidthsInFull, BitsTest,
+                         ::testing::Values(BitsCase{.name = "v4-flash in full",
+                                                    .synth = SynthShape{.like = "v4-flash", .layers = 7, .experts = 8, .vocab = 1024},
+                                                    .num_tokens = 300},
+                                           BitsCase{.name = "v4.1-flash in full",
+                                                    .synth = SynthShape{.like = "v4.1-flash", .layers = 8, .experts = 8, .vocab = 1024,
+                                                                        .engram_rows = 20000},
+                                                    .num_tokens = 600}));
 
 // The encoder shortcut leaves out rows that nobody reads: logits, saved state and what is decoded afterwards have the bits of the whole
 // pass.
