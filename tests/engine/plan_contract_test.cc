@@ -268,20 +268,24 @@ TEST_P(PlanContractTest, I_CaptureWritesThePaddingSlotOnly) {
   std::vector<std::vector<uint8_t>> before;
   for (const CacheLayout& layout : cache.layouts()) {
     const RowStore store = cache.Store(layout.layer_idx, layout.kind);
-    const size_t slots_bytes = static_cast<size_t>(store.slot_bytes) * kSeqsMax;
-    for (size_t i = 0; i < slots_bytes; ++i) store.base[i] = static_cast<uint8_t>(i * 131 + i / 251 + 7);
-    before.emplace_back(store.base, store.base + slots_bytes);
-    std::memset(store.Slot(kSeqsMax), 0, static_cast<size_t>(store.slot_bytes));
+    const auto range_bytes = static_cast<size_t>(store.rows_per_slot * store.row_bytes);
+    for (int32_t slot = 0; slot < kSeqsMax; ++slot) {
+      for (size_t i = 0; i < range_bytes; ++i) store.Slot(slot)[i] = static_cast<uint8_t>(i * 131 + i / 251 + 7);
+      before.emplace_back(store.Slot(slot), store.Slot(slot) + range_bytes);
+    }
+    std::memset(store.Slot(kSeqsMax), 0, range_bytes);
   }
   runner_->Capture();
-  size_t store_idx = 0;
+  size_t range_idx = 0;
   bool padding_written = false;
   for (const CacheLayout& layout : cache.layouts()) {
     const RowStore store = cache.Store(layout.layer_idx, layout.kind);
-    const std::vector<uint8_t>& expected = before[store_idx++];
-    EXPECT_EQ(std::memcmp(store.base, expected.data(), expected.size()), 0) << "layer " << layout.layer_idx;
+    for (int32_t slot = 0; slot < kSeqsMax; ++slot) {
+      const std::vector<uint8_t>& expected = before[range_idx++];
+      EXPECT_EQ(std::memcmp(store.Slot(slot), expected.data(), expected.size()), 0) << "layer " << layout.layer_idx << " slot " << slot;
+    }
     const uint8_t* padding = store.Slot(kSeqsMax);
-    padding_written |= std::any_of(padding, padding + store.slot_bytes, [](uint8_t byte) { return byte != 0; });
+    padding_written |= std::any_of(padding, padding + store.rows_per_slot * store.row_bytes, [](uint8_t byte) { return byte != 0; });
   }
   EXPECT_TRUE(padding_written) << "the warm run ran";
   EXPECT_EQ(runner_->step().num_rows, 0);
