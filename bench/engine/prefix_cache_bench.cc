@@ -1,5 +1,5 @@
-// What the prefix cache saves on scripted conversations: prompt tokens, tokens that were not computed, and the time to the first token, with
-// and without it. Texts are random ids, so any model will do: --model DIR, by default the embedded one. --smoke runs two short turns.
+// What the prefix cache saves on scripted conversations: prompt tokens, tokens that were not computed, and the time to the first token,
+// with and without it. Texts are random ids, so any model will do: --model DIR, by default the embedded one. --smoke runs two short turns.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -105,13 +105,13 @@ int Main(int argc, char** argv) {
   for (const Script& script : scripts) {
     const Result cold = Play(model_dir, script, 0), warm = Play(model_dir, script, kBudgetMib);
     if (cold.hash != warm.hash) tessera::Fail("{}: the answers differ", script.name);
-    std::printf("%s: %lld prompt tokens, %lld of them not computed (%.0f %%); to the first tokens %.3f s without, %.3f s with (%.0f %% saved); "
-                "in all %.3f s and %.3f s; %lld snapshots, %.2f MB; hash %016llx\n",
-                script.name, static_cast<long long>(warm.prompt_tokens), static_cast<long long>(warm.hit_tokens),
-                100.0 * static_cast<double>(warm.hit_tokens) / static_cast<double>(warm.prompt_tokens), cold.first_token_s,
-                warm.first_token_s, 100 * (1 - warm.first_token_s / cold.first_token_s), cold.total_s, warm.total_s,
-                static_cast<long long>(warm.num_nodes), static_cast<double>(warm.cache_bytes) / 1e6,
-                static_cast<unsigned long long>(warm.hash));
+    std::printf(
+        "%s: %lld prompt tokens, %lld of them not computed (%.0f %%); to the first tokens %.3f s without, %.3f s with (%.0f %% saved); "
+        "in all %.3f s and %.3f s; %lld snapshots, %.2f MB; hash %016llx\n",
+        script.name, static_cast<long long>(warm.prompt_tokens), static_cast<long long>(warm.hit_tokens),
+        100.0 * static_cast<double>(warm.hit_tokens) / static_cast<double>(warm.prompt_tokens), cold.first_token_s, warm.first_token_s,
+        100 * (1 - warm.first_token_s / cold.first_token_s), cold.total_s, warm.total_s, static_cast<long long>(warm.num_nodes),
+        static_cast<double>(warm.cache_bytes) / 1e6, static_cast<unsigned long long>(warm.hash));
   }
   return 0;
 }

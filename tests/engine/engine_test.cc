@@ -421,7 +421,8 @@ Request RandomRequest(uint64_t seed, int64_t vocab_size) {
 class CrowdTest : public ::testing::TestWithParam<const char*> {};
 
 // Many sequences with random lengths, arrivals, options, cancels and shared beginnings, on few slots and small budgets of bytes: each one's
-// tokens, text and log probabilities are those of its solo run on an engine of another shape without a prefix cache. A cancelled one's are a beginning of them.
+// tokens, text and log probabilities are those of its solo run on an engine of another shape without a prefix cache. A cancelled one's are
+// a beginning of them.
 TEST_P(CrowdTest, EverySequenceAsIfAlone) {
   const std::string name = GetParam();
   const uint64_t num_sequences = testing::kSanitized ? 12 : 64;
