@@ -89,7 +89,7 @@ Summary Summarize(const std::string& model_dir, const InspectOptions& options) {
   summary.at_one = WeightBytesPerStep(summary.config, 1);
   summary.at_batch = WeightBytesPerStep(summary.config, options.batch);
   // Decode alone: one row a step. Rings do not grow with the context, everything else gains a row every `ratio` tokens.
-  for (const CacheLayout& layout : CacheLayouts(summary.config, Numerics::kBf16, summary.config.max_position_embeddings, 1)) {
+  for (const CacheLayout& layout : CacheLayouts(summary.config, Numerics::kBf16, {summary.config.max_position_embeddings, 1})) {
     if (layout.ring_tokens > 0) {
       summary.ring_bytes_per_sequence += layout.rows_per_slot * layout.row_bytes;
     } else {

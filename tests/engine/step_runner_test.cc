@@ -176,8 +176,8 @@ TEST_P(BitsTest, DecodeAfterPromptsOfEveryLength) {
 TEST_P(BitsTest, SnapshotAndRestoreIntoAnotherSlot) {
   for (const int64_t end : PromptEnds()) {
     Step(*runner_, 1, 0, end);
-    const StateSnapshot snapshot = SnapshotState(runner_->cache(), 1, end);
-    EXPECT_EQ(static_cast<int64_t>(snapshot.bytes.size()), SequenceStateBytes(runner_->cache().layouts(), end));
+    const StateSnapshot snapshot = SnapshotState(runner_->cache(), 1, {end});
+    EXPECT_EQ(snapshot.bytes(), SnapshotBytes(runner_->cache().layouts(), {end}));
     runner_->cache().Release(2);
     RestoreState(runner_->cache(), 2, snapshot);
     const int64_t rows = std::min<int64_t>(9, num_tokens_ - end);
@@ -301,7 +301,7 @@ class ShortcutTest : public ::testing::TestWithParam<std::tuple<const char*, Num
       const int32_t rows = static_cast<int32_t>(std::min<int64_t>(chunk_rows, end - first));
       runner_->step().Clear();
       runner_->step().AddSegment(slot, first, ids_.data() + first, rows, first + rows == end ? 1 : 0);
-      if (shortcut) SetDepths(model_->config(), end, runner_->step());
+      if (shortcut) SetDepths(model_->config(), {end}, runner_->step());
       std::memset(runner_->plans().activations().base(), 0xff, runner_->plans().activations().used_bytes());
       runner_->Replay();
     }
@@ -321,17 +321,22 @@ class ShortcutTest : public ::testing::TestWithParam<std::tuple<const char*, Num
   }
 
   void ExpectEqualState(const StateSnapshot& state, const StateSnapshot& expected) const {
-    ASSERT_EQ(state.bytes.size(), expected.bytes.size());
-    const auto [at, other] = std::mismatch(state.bytes.begin(), state.bytes.end(), expected.bytes.begin());
-    if (at == state.bytes.end()) return;
-    // Which layout the first different byte is in.
-    int64_t left = at - state.bytes.begin();
-    for (const CacheLayout& layout : runner_->cache().layouts()) {
-      const int64_t bytes = SequenceStateBytes({layout}, expected.num_tokens);
-      ASSERT_GE(left, bytes) << "layer " << layout.layer_idx << ", kind " << static_cast<int>(layout.kind) << ", row "
-                             << left / layout.row_bytes << ", byte " << left % layout.row_bytes << " of " << layout.row_bytes;
-      left -= bytes;
-    }
+    const auto expect = [&](const std::vector<uint8_t>& bytes, const std::vector<uint8_t>& others, bool rings) {
+      ASSERT_EQ(bytes.size(), others.size());
+      const auto [at, other] = std::mismatch(bytes.begin(), bytes.end(), others.begin());
+      if (at == bytes.end()) return;
+      // Which layout the first different byte is in.
+      int64_t left = at - bytes.begin();
+      for (const CacheLayout& layout : runner_->cache().layouts()) {
+        if (layout.is_ring() != rings) continue;
+        const int64_t layout_bytes = SnapshotBytes({layout}, {expected.num_tokens});
+        ASSERT_GE(left, layout_bytes) << "layer " << layout.layer_idx << ", " << CacheKindName(layout.kind) << ", row "
+                                      << left / layout.row_bytes << ", byte " << left % layout.row_bytes << " of " << layout.row_bytes;
+        left -= layout_bytes;
+      }
+    };
+    expect(state.grown, expected.grown, false);
+    expect(state.rings, expected.rings, true);
   }
 
   std::unique_ptr<Model> model_;
@@ -344,7 +349,7 @@ TEST_P(ShortcutTest, LogitsStateAndDecodeHaveTheBitsOfTheWholePass) {
       testing::kSanitized ? std::vector<int64_t>{200} : std::vector<int64_t>{1, 2, 31, 33, 64, 94, 95, 127, 128, 129, 200, 311};
   for (const int64_t end : ends) {
     const std::vector<float> whole = Prefill(0, 0, end, 64, false);
-    const StateSnapshot expected = SnapshotState(runner_->cache(), 0, end);
+    const StateSnapshot expected = SnapshotState(runner_->cache(), 0, {end});
     std::vector<std::vector<float>> decoded;
     for (int64_t position = end; position < end + 40; ++position) decoded.push_back(Prefill(0, position, position + 1, 1, false));
     for (const int32_t chunk_rows : {64, 17}) {
@@ -352,7 +357,7 @@ TEST_P(ShortcutTest, LogitsStateAndDecodeHaveTheBitsOfTheWholePass) {
       runner_->cache().Release(1);
       PoisonWindows(1);
       EXPECT_EQ(testing::FirstDifference(whole, Prefill(1, 0, end, chunk_rows, true)), -1);
-      ExpectEqualState(SnapshotState(runner_->cache(), 1, end), expected);
+      ExpectEqualState(SnapshotState(runner_->cache(), 1, {end}), expected);
       for (int64_t position = end; position < end + 40; ++position)
         ASSERT_EQ(testing::FirstDifference(decoded[static_cast<size_t>(position - end)], Prefill(1, position, position + 1, 1, false)), -1)
             << "decode at " << position;
@@ -368,7 +373,7 @@ TEST_P(ShortcutTest, BoundariesOnTheWay) {
   PoisonWindows(1);
   Prefill(1, 0, 128, 64, true);
   Prefill(1, 128, 256, 50, true);
-  const StateSnapshot saved = SnapshotState(runner_->cache(), 1, 256);
+  const StateSnapshot saved = SnapshotState(runner_->cache(), 1, {256});
   EXPECT_EQ(testing::FirstDifference(whole, Prefill(1, 256, end, 64, true)), -1);
   PoisonWindows(2);
   RestoreState(runner_->cache(), 2, saved);
@@ -382,7 +387,7 @@ TEST_P(ShortcutTest, DecodingNeighboursPassEveryLayer) {
   runner_->step().Clear();
   runner_->step().AddSegment(0, 99, ids_.data() + 99, 1, 1);
   runner_->step().AddSegment(1, 0, ids_.data(), 63, 0);
-  SetDepths(model_->config(), 300, runner_->step());
+  SetDepths(model_->config(), {300}, runner_->step());
   runner_->Replay();
   EXPECT_EQ(testing::FirstDifference(alone, LastLogits()), -1);
 }
