@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -397,6 +398,37 @@ INSTANTIATE_TEST_SUITE_P(Models, ShortcutTest,
                                             ::testing::ValuesIn(testing::kSanitized
                                                                     ? std::vector<Numerics>{Numerics::kBf16}
                                                                     : std::vector<Numerics>{Numerics::kBf16, Numerics::kReference})));
+
+// One sequence may have 1,048,576 tokens. What lies before its last ones is zero here: rows, entries and index keys are read all the same.
+TEST(StepRunnerTest, TheLastTokensOfAMillion) {
+  for (const char* name : {"v4_tiny", "v41_tiny"}) {
+    const std::unique_ptr<Model> model = testing::OpenModel(testing::GoldenDir(name));
+    RunnerOptions options;
+    options.num_workers = 2;
+    options.max_seqs = 2;
+    options.max_context = 1048576;
+    options.prefill_rows = 16;
+    StepRunner runner(*model, options);
+    const std::vector<int32_t> ids = RandomIds(3, 12, model->config().vocab_size);
+    std::vector<float> logits[2];
+    for (int32_t slot = 0; slot < 2; ++slot) {
+      const int32_t rows = slot == 0 ? 12 : 4;
+      for (int32_t done = 0; done < 12; done += rows) {
+        runner.step().Clear();
+        runner.step().AddSegment(slot, options.max_context - 12 + done, ids.data() + done, rows, rows);
+        runner.Replay();
+        for (int64_t row = 0; row < rows; ++row)
+          logits[slot].insert(logits[slot].end(), runner.logits().Row(row), runner.logits().Row(row) + runner.logits().cols);
+      }
+    }
+    EXPECT_EQ(FirstDifference(logits[0], logits[1]), -1) << name;
+    EXPECT_TRUE(std::all_of(logits[0].begin(), logits[0].end(), [](float logit) { return std::isfinite(logit); })) << name;
+    const RowStore entries = runner.cache().Store(2, CacheKind::kCompressed);
+    ASSERT_TRUE(entries.present()) << name;
+    const int64_t last = options.max_context / model->config().compress_ratios[2] - 1;
+    EXPECT_TRUE(std::any_of(entries.Row(1, last), entries.Row(1, last) + entries.row_bytes, [](uint8_t byte) { return byte != 0; })) << name;
+  }
+}
 
 TEST(StepRunnerTest, RefusesContextBeyondTheModel) {
   const std::unique_ptr<Model> model = testing::OpenModel(testing::TinyDir());

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "attention/sparse_attention.h"
 #include "comm/self.h"
 #include "model/sequence_state.h"
 #include "plan/plan_set.h"
@@ -150,6 +151,8 @@ TEST(CacheLayoutsTest, AMillionTokensOfEveryReleasedModel) {
     // 890 bytes a token of V4.1: less than a gigabyte.
     const int64_t second_half_bytes = SequenceStateBytes(layouts, kMillion) - SequenceStateBytes(layouts, kMillion / 2);
     EXPECT_TRUE(!config.v41() || second_half_bytes == kMillion / 2 * 890) << second_half_bytes;
+    // Dense layers attend to every entry: the one scratch that grows with the context is ten megabytes a worker then.
+    EXPECT_LT(SparseAttentionScratchBytes<bf16>(config.head_dim, config.sliding_window + kMillion / 128 + 1), 16 << 20) << name;
     // A sequence of a few tokens pays for its pages alone.
     cache.Release(0);
     cache.Populate(0, 1000);
