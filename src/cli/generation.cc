@@ -193,6 +193,7 @@ std::string MemoryPlan(Engine& engine, bool json) {
   report.Add("sequence state", admission.budget_bytes(),
              fmt::format("budget of up to {} sequences, paid as used; {:.0f} B a token, {} for one of {} tokens", runner.options().max_seqs,
                          admission.bytes_per_token(), FormatBytes(sequence_bytes), runner.max_context()));
+  report.Add("prefix cache", engine.prefix_cache().stats().budget_bytes, "paid as used");
   report.Add("activations", static_cast<int64_t>(runner.plans().activation_bytes()), fmt::format("bucket of {} rows", runner.rows_max()));
   report.Add("worker scratch", static_cast<int64_t>(runner.plans().scratch_bytes()) * runner.options().num_workers,
              fmt::format("{} workers", runner.options().num_workers));

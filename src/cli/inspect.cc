@@ -31,6 +31,7 @@ struct Summary {
   BytesPerToken at_one, at_batch;
   double kv_bytes_per_token = 0;
   int64_t ring_bytes_per_sequence = 0;  // windows and the rows a compressor still waits to pool
+  int64_t full_context_bytes = 0;       // pages of one sequence of max_position_embeddings tokens
   std::vector<int64_t> rank_bytes;
 };
 
@@ -89,7 +90,9 @@ Summary Summarize(const std::string& model_dir, const InspectOptions& options) {
   summary.at_one = WeightBytesPerStep(summary.config, 1);
   summary.at_batch = WeightBytesPerStep(summary.config, options.batch);
   // Decode alone: one row a step. Rings do not grow with the context, everything else gains a row every `ratio` tokens.
-  for (const CacheLayout& layout : CacheLayouts(summary.config, Numerics::kBf16, summary.config.max_position_embeddings, 1)) {
+  const std::vector<CacheLayout> layouts = CacheLayouts(summary.config, Numerics::kBf16, {summary.config.max_position_embeddings, 1});
+  summary.full_context_bytes = ResidentBytes(layouts, summary.config.max_position_embeddings);
+  for (const CacheLayout& layout : layouts) {
     if (layout.ring_tokens > 0) {
       summary.ring_bytes_per_sequence += layout.rows_per_slot * layout.row_bytes;
     } else {
@@ -147,6 +150,7 @@ Json ToJson(const std::string& model_dir, const Summary& summary, const InspectO
   json["bytes_per_token_at_batch"] = summary.at_batch.total() / options.batch;
   json["kv_bytes_per_token"] = summary.kv_bytes_per_token;
   json["ring_bytes_per_sequence"] = summary.ring_bytes_per_sequence;
+  json["full_context_bytes"] = summary.full_context_bytes;
   json["engram_tables"] = Json::array();
   for (size_t i = 0; i < summary.config.engram_layer_ids.size(); ++i) {
     const int64_t rows = summary.config.engram_num_embeddings[i];
@@ -218,8 +222,9 @@ void PrintText(const std::string& model_dir, const Summary& summary, const Inspe
   PrintTraffic(fmt::format("weight bytes per step at batch {}", options.batch).c_str(), summary.at_batch);
   Print(fmt::format("  per token {}; routed experts as expected when tokens choose evenly\n",
                     Size(summary.at_batch.total() / options.batch)));
-  Print(fmt::format("KV cache: {:g} bytes per token of context, and {} per sequence for windows and pending rows\n",
-                    summary.kv_bytes_per_token, Size(summary.ring_bytes_per_sequence)));
+  Print(fmt::format("KV cache: {:g} bytes per token of context, and {} per sequence for windows and pending rows; {} for {} tokens\n",
+                    summary.kv_bytes_per_token, Size(summary.ring_bytes_per_sequence), Size(summary.full_context_bytes),
+                    summary.config.max_position_embeddings));
   for (size_t i = 0; i < summary.config.engram_layer_ids.size(); ++i) {
     const int64_t rows = summary.config.engram_num_embeddings[i];
     Print(fmt::format("Engram table of layer {}: {} rows of {} bytes, {}; {} rows per token\n", summary.config.engram_layer_ids[i], rows,

@@ -15,7 +15,7 @@ int64_t ChooseCacheBudget(const CacheDemand& demand, const AvailableMemory& avai
 
 Admission::Admission(std::vector<CacheLayout> layouts, int64_t budget_bytes) : layouts_(std::move(layouts)), budget_bytes_(budget_bytes) {}
 
-int64_t Admission::BytesFor(int64_t num_tokens) const { return SequencePageBytes(layouts_, num_tokens); }
+int64_t Admission::BytesFor(int64_t num_tokens) const { return ResidentBytes(layouts_, num_tokens); }
 
 double Admission::bytes_per_token() const { return StateBytesPerToken(layouts_); }
 

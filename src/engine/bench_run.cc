@@ -61,7 +61,7 @@ class Bench {
       runner_.step().Clear();
       runner_.step().AddSegment(0, options_.context + first, prompt_.data() + first, static_cast<int32_t>(rows),
                                 first + rows == options_.prefill ? 1 : 0);
-      SetDepths(config_, options_.context + options_.prefill, runner_.step());
+      SetDepths(config_, {options_.context + options_.prefill}, runner_.step());
       runner_.Replay();
     }
     return SecondsSince(begin);

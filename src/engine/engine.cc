@@ -45,6 +45,17 @@ void CheckSupported(const EngineOptions& options) {
   if (options.load != LoadMode::kMmap) Fail("--load: this version maps the weights, only mmap is possible");
 }
 
+// The boundaries inside the next chunk of a prompt and the first one at or behind its end.
+std::vector<int64_t> BoundariesUpTo(const Sequence& sequence, int32_t num_rows) {
+  std::vector<int64_t> boundaries;
+  int64_t boundary = sequence.num_processed;
+  do {
+    boundary = NextBoundary(boundary, sequence.boundaries);
+    boundaries.push_back(boundary);
+  } while (boundary < sequence.num_processed + num_rows);
+  return boundaries;
+}
+
 bool Contains(const auto& ids, int32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
 
 }  // namespace
@@ -76,16 +87,23 @@ void Engine::OpenCaches(const EngineOptions& options) {
   runner.max_seqs = options.max_seqs;
   runner.max_context = options.max_context;
   runner.prefill_rows = options.prefill_rows;
+  runner.snapshot_reach = options.prefix_cache_mib > 0 ? kSnapshotReach : 0;
   runner_ = std::make_unique<StepRunner>(*model_, runner);
 
   const std::vector<CacheLayout>& layouts = runner_->cache().layouts();
+  prefix_cache_.emplace(layouts, options.prefix_cache_mib << 20);
+  if (options.prefix_cache_mib > 0) {
+    prefix_key_ = MakePrefixKey(*model_, options.model_dir, options.numerics);
+    snapshot_stride_ = SnapshotStride(config());
+  }
   int64_t budget_bytes = options.kv_cache_mib << 20;
   if (budget_bytes == 0) {
     CacheDemand demand;
-    demand.bytes_per_sequence = SequencePageBytes(layouts, runner_->max_context());
+    demand.bytes_per_sequence = ResidentBytes(layouts, runner_->max_context());
     demand.max_seqs = options.max_seqs;
-    demand.other_bytes = SequencePageBytes(layouts, runner_->rows_max()) + static_cast<int64_t>(runner_->plans().activation_bytes()) +
-                         static_cast<int64_t>(runner_->plans().scratch_bytes()) * runner_->options().num_workers;
+    demand.other_bytes = ResidentBytes(layouts, runner_->rows_max()) + static_cast<int64_t>(runner_->plans().activation_bytes()) +
+                         static_cast<int64_t>(runner_->plans().scratch_bytes()) * runner_->options().num_workers +
+                         prefix_cache_->stats().budget_bytes;
     for (const MappedFile& file : model_->checkpoint().files()) demand.other_bytes += static_cast<int64_t>(file.bytes().size());
     budget_bytes = ChooseCacheBudget(demand, QueryAvailableMemory());
   }
@@ -105,6 +123,7 @@ Ticket Engine::Submit(Request request) {
   sequences_.push_back(std::make_unique<Sequence>(ticket, std::move(request), tokens_max, tokenizer(), config().vocab_size));
   Sequence& sequence = *sequences_.back();
   sequence.state_bytes = state_bytes;
+  sequence.boundaries = {sequence.num_prompt(), snapshot_stride_, 0};
   sequence.usage.prompt_tokens = sequence.num_prompt();
   sequence.submitted_s = clock_();
   return ticket;
@@ -116,13 +135,17 @@ bool Engine::Step(std::vector<Event>& events) {
   now_s_ = clock_();
   EndCancelledAndOverdue(events);
   if (sequences_.empty()) return false;
-  const std::vector<ScheduledChunk> chunks = Schedule();
+  FindPrefixes();
+  std::vector<ScheduledChunk> chunks = Schedule();
   TSR_CHECK(!chunks.empty(), "{} sequences and none of them could run", sequences_.size());
   for (const ScheduledChunk& chunk : chunks)
     if (chunk.admit) Admit(*sequences_[static_cast<size_t>(chunk.sequence_idx)]);
-  RunChunks(chunks);
-  now_s_ = clock_();
-  CollectResults(chunks, events);
+  PrepareCaches(chunks, events);
+  if (!chunks.empty()) {
+    RunChunks(chunks);
+    now_s_ = clock_();
+    CollectResults(chunks, events);
+  }
   RemoveEnded();
   return true;
 }
@@ -139,10 +162,28 @@ void Engine::EndCancelledAndOverdue(std::vector<Event>& events) {
   RemoveEnded();
 }
 
+// The waiting sequences that could get a slot now begin behind the deepest snapshot their prompts go on from: the scheduler then counts
+// only the rows that are left, and Admit restores.
+void Engine::FindPrefixes() {
+  if (snapshot_stride_ == 0) return;
+  prefix_key_.tier = ActiveTier();
+  size_t slots_left = free_slots_.size();
+  for (const std::unique_ptr<Sequence>& sequence : sequences_) {
+    if (sequence->slot >= 0) continue;
+    if (slots_left-- == 0) return;
+    const PrefixMatch match = prefix_cache_->Find(prefix_key_, sequence->request.prompt_ids);
+    sequence->num_processed = match.num_tokens;
+    sequence->boundaries.branch = match.shared_tokens / snapshot_stride_ * snapshot_stride_;
+  }
+}
+
 std::vector<ScheduledChunk> Engine::Schedule() const {
   std::vector<SchedulerSequence> views;
-  for (const std::unique_ptr<Sequence>& sequence : sequences_)
-    views.push_back({sequence->pending(), sequence->slot >= 0, sequence->decoding(), sequence->state_bytes});
+  for (const std::unique_ptr<Sequence>& sequence : sequences_) {
+    const int64_t rows = std::min<int64_t>(sequence->pending(), runner_->options().prefill_rows);
+    views.push_back({RowsWithinReach(sequence->num_processed, rows, sequence->boundaries), sequence->slot >= 0, sequence->decoding(),
+                     sequence->state_bytes});
+  }
   return ScheduleStep(views, {runner_->rows_max(), runner_->options().prefill_rows, static_cast<int32_t>(free_slots_.size()),
                               admission_->free_bytes()});
 }
@@ -154,6 +195,26 @@ void Engine::Admit(Sequence& sequence) {
   sequence.usage.queue_s = now_s_ - sequence.submitted_s;
 }
 
+// Pages for what the chunks write, and in them the state that an admitted sequence begins with. A sequence the host has no memory for ends
+// here and leaves the step.
+void Engine::PrepareCaches(std::vector<ScheduledChunk>& chunks, std::vector<Event>& events) {
+  std::erase_if(chunks, [&](const ScheduledChunk& chunk) {
+    Sequence& sequence = *sequences_[static_cast<size_t>(chunk.sequence_idx)];
+    try {
+      runner_->PopulateAhead({sequence.slot, 0, chunk.num_rows, sequence.num_processed}, sequence.tokens_max);
+    } catch (const Error& error) {
+      End(sequence, EndReason::kError, error.what(), events);
+      return true;
+    }
+    if (!chunk.admit || sequence.num_processed == 0) return false;
+    const PrefixMatch match = prefix_cache_->Restore(prefix_key_, sequence.request.prompt_ids, runner_->cache(), sequence.slot);
+    TSR_CHECK(match.num_tokens == sequence.num_processed, "a prefix of {} tokens was found, one of {} restored", sequence.num_processed,
+              match.num_tokens);
+    sequence.usage.prefix_hit_tokens = match.num_tokens;
+    return false;
+  });
+}
+
 void Engine::RunChunks(const std::vector<ScheduledChunk>& chunks) {
   tessera::Step& step = runner_->step();
   step.Clear();
@@ -163,7 +224,7 @@ void Engine::RunChunks(const std::vector<ScheduledChunk>& chunks) {
     step.AddSegment(sequence.slot, sequence.num_processed, sequence.tokens.data() + sequence.num_processed, chunk.num_rows,
                     reaches_end ? 1 : 0);
     // Nothing of a prompt is asked for but what follows its end: rows that cannot reach it leave the pass early.
-    if (!sequence.decoding()) SetDepths(config(), sequence.num_prompt(), step);
+    if (!sequence.decoding()) SetDepths(config(), BoundariesUpTo(sequence, chunk.num_rows), step);
   }
   runner_->Replay();
 }
@@ -174,16 +235,27 @@ void Engine::CollectResults(const std::vector<ScheduledChunk>& chunks, std::vect
   int64_t logit_row = 0;
   for (size_t i = 0; i < chunks.size(); ++i) {
     Sequence& sequence = *sequences_[static_cast<size_t>(chunks[i].sequence_idx)];
+    const int64_t before = sequence.num_processed;
     sequence.num_processed += chunks[i].num_rows;
     const uint8_t* failed = step.row_failed + step.segments[i].first_row;
     const bool has_logits = sequence.pending() == 0;
-    if (std::any_of(failed, failed + step.segments[i].num_rows, [](uint8_t flag) { return flag != 0; }))
+    if (std::any_of(failed, failed + step.segments[i].num_rows, [](uint8_t flag) { return flag != 0; })) {
       End(sequence, EndReason::kError, "an Engram table row has a scale byte of 255: the checkpoint is damaged (tessera check --deep)",
           events);
-    else if (has_logits)
-      Advance(sequence, {logits.Row(logit_row), static_cast<size_t>(logits.cols)}, events);
+    } else {
+      for (int64_t boundary = NextBoundary(before, sequence.boundaries); boundary <= sequence.num_processed;
+           boundary = NextBoundary(boundary, sequence.boundaries))
+        KeepSnapshot(sequence, boundary);
+      if (has_logits) Advance(sequence, {logits.Row(logit_row), static_cast<size_t>(logits.cols)}, events);
+    }
     logit_row += has_logits ? 1 : 0;
   }
+}
+
+void Engine::KeepSnapshot(const Sequence& sequence, int64_t num_tokens) {
+  if (snapshot_stride_ == 0) return;
+  const std::span<const int32_t> tokens(sequence.tokens.data(), static_cast<size_t>(num_tokens));
+  prefix_cache_->Insert(prefix_key_, tokens, runner_->cache(), sequence.slot, sequence.num_processed);
 }
 
 void Engine::Advance(Sequence& sequence, std::span<const float> logits, std::vector<Event>& events) {
@@ -221,6 +293,8 @@ void Engine::End(Sequence& sequence, EndReason reason, std::string error, std::v
   event.end_reason = reason;
   event.error = std::move(error);
   if (sequence.slot >= 0) {
+    // An answer that came to its end is what the next turn of a chat begins with; nobody goes on from one that was broken off.
+    if (reason == EndReason::kStop || reason == EndReason::kLength) KeepSnapshot(sequence, sequence.num_processed);
     runner_->cache().Release(sequence.slot);
     admission_->Return(sequence.state_bytes);
     free_slots_.push_back(sequence.slot);

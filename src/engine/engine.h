@@ -11,6 +11,7 @@
 
 #include "engine/admission.h"
 #include "engine/options.h"
+#include "engine/prefix_cache.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 #include "engine/step_runner.h"
@@ -41,6 +42,7 @@ class Engine {
   int64_t num_running() const { return runner_->options().max_seqs - static_cast<int64_t>(free_slots_.size()); }
   int64_t num_waiting() const { return static_cast<int64_t>(sequences_.size()) - num_running(); }
   const Admission& admission() const { return *admission_; }
+  const PrefixCache& prefix_cache() const { return *prefix_cache_; }
   const Model& model() const { return *model_; }
   const ModelConfig& config() const { return model_->config(); }
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -50,10 +52,13 @@ class Engine {
   Engine() = default;
   void OpenCaches(const EngineOptions& options);
   void EndCancelledAndOverdue(std::vector<Event>& events);
+  void FindPrefixes();
   std::vector<ScheduledChunk> Schedule() const;
   void Admit(Sequence& sequence);
+  void PrepareCaches(std::vector<ScheduledChunk>& chunks, std::vector<Event>& events);
   void RunChunks(const std::vector<ScheduledChunk>& chunks);
   void CollectResults(const std::vector<ScheduledChunk>& chunks, std::vector<Event>& events);
+  void KeepSnapshot(const Sequence& sequence, int64_t num_tokens);
   void Advance(Sequence& sequence, std::span<const float> logits, std::vector<Event>& events);
   void End(Sequence& sequence, EndReason reason, std::string error, std::vector<Event>& events);
   void RemoveEnded();
@@ -62,6 +67,9 @@ class Engine {
   std::unique_ptr<Model> model_;
   std::unique_ptr<StepRunner> runner_;
   std::optional<Admission> admission_;
+  std::optional<PrefixCache> prefix_cache_;
+  PrefixKey prefix_key_;
+  int64_t snapshot_stride_ = 0;  // 0: the prefix cache is off
   std::unique_ptr<SamplerScratch> sampler_scratch_;
   EngineClock clock_;
   double now_s_ = 0;  // when the running Step began, then when its replay ended

@@ -24,6 +24,7 @@ void Evaluate(StepRunner& runner, std::span<const int32_t> ids, const EvaluateOp
     const int32_t rows = static_cast<int32_t>(std::min<int64_t>(left, chunk_rows));
     step.Clear();
     step.AddSegment(0, first, ids.data() + first, rows, rows);
+    runner.PopulateAhead(step.segments[0], num_tokens);
     runner.Replay();
     sink(first, runner.logits(), runner.record());
     first += rows;

@@ -14,6 +14,8 @@ OptionTable EngineOptionTable(EngineOptions& options) {
       {"max_context", "tokens a sequence may have; 0: the model's, at most 32768", &options.max_context, {0, 1e9}},
       {"prefill_rows", "rows of prompts that one step takes", &options.prefill_rows, {1, 65536}},
       {"kv_cache_mib", "MiB of caches for running sequences together; 0: what the host has left", &options.kv_cache_mib, {0, 1e9}},
+      {"prefix_cache_mib", "MiB for the states of earlier texts that a prompt may begin with; 0: every prompt is computed whole",
+       &options.prefix_cache_mib, {0, 1e9}},
       {"queue_limit", "requests that may wait for a slot", &options.queue_limit, {0, 1e6}},
   };
 }

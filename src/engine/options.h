@@ -25,6 +25,7 @@ struct EngineOptions {
   int64_t max_context = 0;  // tokens a sequence may have; 0: min(the model's, 32768)
   int prefill_rows = 512;   // rows of prompts a step takes
   int64_t kv_cache_mib = 0;  // caches of all running sequences together; 0: what the host has left when the engine opens
+  int64_t prefix_cache_mib = 512;  // snapshots of texts that later prompts may begin with; 0: none
   int queue_limit = 1024;    // requests that wait for a slot; one more is refused
 };
 

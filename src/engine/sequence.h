@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/boundaries.h"
 #include "engine/sampler.h"
 #include "engine/text_stream.h"
 #include "engine/token_counts.h"
@@ -66,6 +67,7 @@ struct Sequence {
   int64_t tokens_max;           // prompt and new tokens together
   int64_t num_processed = 0;    // tokens whose state is in the caches
   int32_t slot = -1;            // caches, -1 while queued
+  Boundaries boundaries;         // where its state is snapshotted
   int64_t state_bytes = 0;      // of caches, reserved while it has a slot
   TokenCounts counts;           // empty unless the sampling options penalize
   TextStream text;

@@ -24,6 +24,7 @@ struct RunnerOptions {
   int32_t max_seqs = 8;
   int64_t max_context = 0;  // tokens a sequence may have; 0: min(max_position_embeddings, 32768)
   int32_t prefill_rows = 512;
+  int32_t snapshot_reach = 0;  // CacheExtent::snapshot_reach; kSnapshotReach where a prefix cache snapshots behind a chunk's end
   bool record_layers = false;  // keep copies of every layer's results (StepRecord)
 };
 
@@ -50,6 +51,11 @@ class StepRunner {
   void ReplayInBucket(int bucket_idx, bool run_padding);
   // Records the time of steps from now on, by region; null: no longer.
   void SetTiming(Timing* timing) { plans_.SetTiming(timing); }
+
+  // Makes resident the caches that `segment` is going to write, and with them those of the next step: a stride ahead where that is needed
+  // at all, so that a step of one row usually costs nothing. `tokens_max`: tokens the sequence will ever have. Before Replay, never
+  // during one. Throws Error when the host has no memory left.
+  void PopulateAhead(const Segment& segment, int64_t tokens_max);
 
   // Logits [num_logit_rows, vocab_size] of the last replay, one row per Step::logit_row.
   View<const float> logits() const;

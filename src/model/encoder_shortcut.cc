@@ -19,17 +19,24 @@ int32_t RowDepth(const ModelConfig& config, int64_t distance) {
   return std::max(EncoderLayers(config), static_cast<int32_t>(layers));
 }
 
-void SetDepths(const ModelConfig& config, int64_t boundary, Step& step) {
+void SetDepths(const ModelConfig& config, const std::vector<int64_t>& boundaries, Step& step) {
   TSR_CHECK(step.num_segments > 0, "a step without segments");
   const Segment& segment = step.segments[step.num_segments - 1];
   const int64_t end = segment.start_pos + segment.num_rows;
-  TSR_CHECK(boundary >= end, "boundary {}, the segment ends at {}", boundary, end);
-  const int32_t logit_row = step.num_logit_rows > 0 ? step.logit_row[step.num_logit_rows - 1] : -1;
-  const int32_t logit_row_before = step.num_logit_rows > 1 ? step.logit_row[step.num_logit_rows - 2] : -1;
-  TSR_CHECK(logit_row_before < segment.first_row && (logit_row < segment.first_row || boundary == end),
-            "a row of the segment at {} wants logits before the boundary {}", segment.start_pos, boundary);
-  for (int32_t i = 0; i < segment.num_rows; ++i)
-    step.depth[segment.first_row + i] = RowDepth(config, boundary - 1 - (segment.start_pos + i));
+  TSR_CHECK(!boundaries.empty() && boundaries.back() >= end && std::is_sorted(boundaries.begin(), boundaries.end()),
+            "{} boundaries, the last at {}, the segment ends at {}", boundaries.size(), boundaries.empty() ? 0 : boundaries.back(), end);
+  auto boundary = boundaries.begin();
+  int32_t logit_idx = step.num_logit_rows;
+  while (logit_idx > 0 && step.logit_row[logit_idx - 1] >= segment.first_row) --logit_idx;
+  for (int32_t i = 0; i < segment.num_rows; ++i) {
+    const int64_t position = segment.start_pos + i;
+    while (*boundary <= position) ++boundary;
+    // The nearest boundary asks for the most layers.
+    step.depth[segment.first_row + i] = RowDepth(config, *boundary - 1 - position);
+    if (logit_idx == step.num_logit_rows || step.logit_row[logit_idx] != segment.first_row + i) continue;
+    TSR_CHECK(position == *boundary - 1, "a row of the segment at {} wants logits before the boundary {}", segment.start_pos, *boundary);
+    ++logit_idx;
+  }
 }
 
 LayerRows LayerRows::Allocate(Arena& arena, const ModelConfig& config, int32_t max_rows) {

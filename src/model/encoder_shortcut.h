@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/arena.h"
 #include "core/row_list.h"
@@ -20,9 +21,9 @@ int32_t EncoderLayers(const ModelConfig& config);
 // going to be saved. Layer l needs its last 1 + (window - 1) * (num_layers - 1 - l) rows in full.
 int32_t RowDepth(const ModelConfig& config, int64_t distance);
 
-// Sets the depths of the last segment of a step, whose next boundary is at `boundary` >= its end: the number of tokens processed there.
-// Aborts when a row before boundary - 1 wants logits.
-void SetDepths(const ModelConfig& config, int64_t boundary, Step& step);
+// Sets the depths of the last segment of a step. `boundaries` ascend: those inside the segment and the first one at or behind its end, as
+// numbers of tokens processed there. Aborts when a row that is not the last before a boundary wants logits.
+void SetDepths(const ModelConfig& config, const std::vector<int64_t>& boundaries, Step& step);
 
 // Rows that reach each layer, compacted from the depths of a step.
 struct LayerRows {

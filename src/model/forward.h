@@ -48,8 +48,13 @@ struct ForwardOutputs {
 // Emits the whole pass for the builder's bucket.
 ForwardOutputs BuildForward(PlanBuilder& builder, const ForwardContext& context);
 
-// Caches that a sequence of up to max_context tokens needs; `max_rows` is the largest bucket (a chunk writes its window rows first).
-std::vector<CacheLayout> CacheLayouts(const ModelConfig& config, Numerics numerics, int64_t max_context, int32_t max_rows);
+// What caches must hold.
+struct CacheExtent {
+  int64_t max_context = 0;     // tokens of a sequence
+  int32_t max_rows = 0;        // rows of the largest bucket: a chunk writes its window rows first
+  int32_t snapshot_reach = 0;  // the state at a whole number of entries can still be snapshotted this many tokens later
+};
+std::vector<CacheLayout> CacheLayouts(const ModelConfig& config, Numerics numerics, const CacheExtent& extent);
 // Bytes of the activations of a bucket.
 size_t ActivationBytesMax(const ModelConfig& config, Numerics numerics, int32_t max_rows, int num_workers);
 

@@ -171,7 +171,7 @@ void ForwardBuilder<T>::HashNgrams() {
       in.store->Issue(static_cast<int>(table), in.rows[table].Rows(0, in.step->num_rows));
     for (int32_t i = 0; i < in.step->num_segments; ++i) {
       const Segment& segment = in.step->segments[i];
-      for (int64_t offset = std::max<int64_t>(0, segment.num_rows - in.history_tokens); offset < segment.num_rows; ++offset) {
+      for (int64_t offset = std::max<int64_t>(0, segment.num_rows - in.history.rows_per_slot); offset < segment.num_rows; ++offset) {
         const int32_t id = in.token_map[in.step->token_id[segment.first_row + offset]];
         std::memcpy(in.history.RingRow(segment.slot, segment.start_pos + offset), &id, sizeof id);
       }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/json.h"
 
 namespace tessera {
@@ -231,22 +232,6 @@ void CheckRanges(const std::vector<TensorEntry>& tensors, uint64_t data_bytes, c
   }
   if (end < data_bytes) Fail("{}: {} bytes follow the data its header describes", what, data_bytes - end);
 }
-
-// FNV-1a; the id has to tell files apart, not to resist anyone.
-class Hasher {
- public:
-  void Add(std::span<const uint8_t> bytes) {
-    for (const uint8_t byte : bytes) state_ = (state_ ^ byte) * 0x100000001b3u;
-  }
-  void Add(std::string_view text) { Add(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())); }
-  void Add(uint64_t number) {
-    for (int shift = 0; shift < 64; shift += 8) state_ = (state_ ^ (number >> shift & 0xff)) * 0x100000001b3u;
-  }
-  uint64_t value() const { return state_; }
-
- private:
-  uint64_t state_ = 0xcbf29ce484222325u;
-};
 
 // Shards of a directory without an index: model.safetensors alone, or all *.safetensors in order of name.
 std::vector<std::string> ListShards(const std::string& model_dir) {

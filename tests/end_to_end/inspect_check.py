@@ -37,6 +37,7 @@ def check_inventories():
         expected["attention"], expected["total"] = expected.pop("attn"), expected.pop("per_token")
         expect(seen["bytes_per_token_batch_1"] == expected, name, seen["bytes_per_token_batch_1"])
     expect(seen["kv_bytes_per_token"] == 890, "V4.1 keeps 890 bytes a token, not", seen["kv_bytes_per_token"])
+    expect(0 <= seen["full_context_bytes"] - 1048576 * 890 < 10e6, "a million tokens and their rings take", seen["full_context_bytes"])
     text = tessera("inspect", GOLDEN / "configs" / "v41_flash").stdout
     expect("509315486040 bytes" in text and "holds no weights" in text and "384006168 rows" in text, text)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every equality of bits of tests/engine/step_runner_test.cc on random checkpoints of the released widths: all cases, longer texts.
+# Every equality of bits of tests/engine/step_runner_test.cc on random checkpoints of the released widths: more of the cases, longer texts.
 set -u
 tests=$(dirname "$1")/engine_test
 if [ ! -x "$tests" ]; then

@@ -39,10 +39,10 @@ TEST(AdmissionDeathTest, RefusesWhatDoesNotBalance) {
 }
 
 // Pages of a slot's range that are in memory. Anonymous pages are not swapped out of a test that just wrote them.
-int64_t ResidentBytes(const RowStore& store, int32_t slot) {
-  const auto num_pages = static_cast<size_t>(store.slot_bytes / kCachePageBytes);
-  std::vector<unsigned char> resident(num_pages);
-  EXPECT_EQ(mincore(store.Slot(slot), static_cast<size_t>(store.slot_bytes), resident.data()), 0);
+int64_t ResidentBytesOf(const RowStore& store, int32_t slot) {
+  const int64_t range_bytes = store.rows_per_slot * store.row_bytes;
+  std::vector<unsigned char> resident(static_cast<size_t>((range_bytes + kCachePageBytes - 1) / kCachePageBytes));
+  EXPECT_EQ(mincore(store.Slot(slot), static_cast<size_t>(range_bytes), resident.data()), 0);
   int64_t bytes = 0;
   for (const unsigned char page : resident) bytes += (page & 1) != 0 ? kCachePageBytes : 0;
   return bytes;
@@ -69,14 +69,14 @@ TEST(AdmissionTest, TheFormulaBoundsWhatTheHostSaysIsResident) {
       testing::LogitsInChunks(runner, 1, ids, [&](int64_t first) { return first + 64 < num_tokens ? 64 : 3; });
       int64_t resident = 0;
       for (const CacheLayout& layout : runner.cache().layouts())
-        resident += ResidentBytes(runner.cache().Store(layout.layer_idx, layout.kind), 1);
+        resident += ResidentBytesOf(runner.cache().Store(layout.layer_idx, layout.kind), 1);
       const int64_t accounted = admission.BytesFor(num_tokens);
       const auto num_ranges = static_cast<int64_t>(runner.cache().layouts().size());
       EXPECT_GE(accounted, resident) << dir << ", " << num_tokens << " tokens";
       EXPECT_LE(accounted, resident + num_ranges * kCachePageBytes) << dir << ", " << num_tokens << " tokens";
       runner.cache().Release(1);
       for (const CacheLayout& layout : runner.cache().layouts())
-        EXPECT_EQ(ResidentBytes(runner.cache().Store(layout.layer_idx, layout.kind), 1), 0);
+        EXPECT_EQ(ResidentBytesOf(runner.cache().Store(layout.layer_idx, layout.kind), 1), 0);
     }
   }
 }

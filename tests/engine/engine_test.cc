@@ -393,7 +393,13 @@ Request RandomRequest(uint64_t seed, int64_t vocab_size) {
   uint64_t counter = 0;
   const auto draw = [&](int64_t below) { return static_cast<int64_t>(UniformDouble(seed, 77, counter++) * static_cast<double>(below)); };
   Request request;
-  const int64_t num_prompt = 1 + (draw(4) == 0 ? draw(130) : draw(40));
+  // One in three begins with a part of one of two texts that others begin with too, long enough for snapshots inside it.
+  if (draw(3) == 0) {
+    const auto text = static_cast<uint64_t>(draw(2));
+    for (uint64_t i = 0, count = 129 + 20 * static_cast<uint64_t>(draw(3)); i < count; ++i)
+      request.prompt_ids.push_back(static_cast<int32_t>(UniformDouble(text, 79, i) * static_cast<double>(vocab_size)));
+  }
+  const int64_t num_prompt = 1 + (request.prompt_ids.empty() && draw(4) == 0 ? draw(130) : draw(40));
   for (int64_t i = 0; i < num_prompt; ++i) request.prompt_ids.push_back(static_cast<int32_t>(draw(vocab_size)));
   request.max_tokens = 1 + draw(30);
   request.ignore_eos = draw(2) == 0;
@@ -414,8 +420,9 @@ Request RandomRequest(uint64_t seed, int64_t vocab_size) {
 
 class CrowdTest : public ::testing::TestWithParam<const char*> {};
 
-// Many sequences with random lengths, arrivals, options and cancels, on few slots and a small budget of bytes: each one's tokens, text and
-// log probabilities are those of its solo run on an engine of another shape. A cancelled one's are a beginning of them.
+// Many sequences with random lengths, arrivals, options, cancels and shared beginnings, on few slots and small budgets of bytes: each one's
+// tokens, text and log probabilities are those of its solo run on an engine of another shape without a prefix cache. A cancelled one's are
+// a beginning of them.
 TEST_P(CrowdTest, EverySequenceAsIfAlone) {
   const std::string name = GetParam();
   const uint64_t num_sequences = testing::kSanitized ? 12 : 64;
@@ -427,12 +434,14 @@ TEST_P(CrowdTest, EverySequenceAsIfAlone) {
   solo_options.max_seqs = 1;
   solo_options.threads = 1;
   solo_options.prefill_rows = 17;
+  solo_options.prefix_cache_mib = 0;
   std::vector<Answer> alone;
   {
     const std::unique_ptr<Engine> solo = Engine::Open(solo_options);
     for (uint64_t i = 0; i < num_sequences; ++i) alone.push_back(RunAlone(*solo, RandomRequest(i, solo->config().vocab_size)));
   }
   options.kv_cache_mib = 2;  // about half of what the slots could fill
+  options.prefix_cache_mib = 1;
   const std::unique_ptr<Engine> engine = Engine::Open(options);
   std::vector<Ticket> tickets;
   std::map<Ticket, Answer> answers;
@@ -449,6 +458,7 @@ TEST_P(CrowdTest, EverySequenceAsIfAlone) {
     std::vector<Event> events;
     more = engine->Step(events);
     ASSERT_NO_FATAL_FAILURE(Collect(events, answers));
+    EXPECT_LE(engine->prefix_cache().stats().used_bytes, options.prefix_cache_mib << 20);
     num_byte_waits += engine->num_waiting() > 0 && engine->num_running() < options.max_seqs;
   }
   for (size_t i = 0; i < num_sequences; ++i) {
@@ -471,6 +481,8 @@ TEST_P(CrowdTest, EverySequenceAsIfAlone) {
     EXPECT_GT(num_cancelled, 3);
     EXPECT_LT(num_cancelled, 32);
     EXPECT_GT(num_byte_waits, 20) << "the budget never made anyone wait";
+    EXPECT_GT(engine->prefix_cache().stats().num_restores, 3) << "nobody began behind another's text";
+    EXPECT_GT(engine->prefix_cache().stats().num_evicted, 0);
   }
   EXPECT_TRUE(engine->idle());
   EXPECT_EQ(engine->admission().free_bytes(), engine->admission().budget_bytes());

@@ -15,7 +15,7 @@ TEST(EngineOptionsTest, NamesAndDefaults) {
   EngineOptions options;
   EXPECT_EQ(OptionsToJson(EngineOptionTable(options)).dump(),
             R"({"numerics":"bf16","threads":0,"ranks":1,"comm":"auto","engram":"auto","load":"mmap","max_seqs":8,"max_context":0,)"
-            R"("prefill_rows":512,"kv_cache_mib":0,"queue_limit":1024})");
+            R"("prefill_rows":512,"kv_cache_mib":0,"prefix_cache_mib":512,"queue_limit":1024})");
 }
 
 TEST(EngineOptionsTest, EveryNameOfAnEnumSetsItsValue) {

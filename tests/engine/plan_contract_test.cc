@@ -92,6 +92,31 @@ TEST_P(PlanContractTest, A_ReplayAllocatesNothing) {
   EXPECT_TRUE(runner_->plans().activations().sealed());
 }
 
+// What happens to the logits after a replay does not allocate either.
+TEST(SamplerAllocationTest, SamplingAllocatesNothing) {
+  if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
+  std::vector<float> logits;
+  for (uint64_t i = 0; i < 5000; ++i) logits.push_back(static_cast<float>(9 * UniformDouble(2, 0, i)));
+  const SamplingOptions options = {.temperature = 0.9F,
+                                   .top_k = 30,
+                                   .top_p = 0.9F,
+                                   .min_p = 0.01F,
+                                   .repetition_penalty = 1.2F,
+                                   .presence_penalty = 1,
+                                   .frequency_penalty = 1,
+                                   .logit_bias = {{3, -100}, {4, 2}}};
+  SamplerScratch scratch(5000);
+  TokenCounts counts(std::vector<int32_t>{1, 2, 3, 900}, 40, 5000);
+  const int64_t before = testing::NumAllocations();
+  for (uint64_t position = 0; position < 40; ++position) {
+    const std::optional<SampledToken> token = Sample(logits, counts, options, position, scratch);
+    ASSERT_TRUE(token);
+    counts.Add(token->token_id);
+    ASSERT_EQ(TopLogProbabilities(logits, token->token_id, 20, scratch).num_top, 20);
+  }
+  EXPECT_EQ(testing::NumAllocations(), before);
+}
+
 // A plan of exactly the rows there are, built for them and run once by one worker, is what "eager" means here.
 TEST_P(PlanContractTest, B_ReplayEqualsAPlanBuiltForTheRows) {
   for (const int32_t rows : {1, 2, 3, 5, 7, 8, 11, 33, 63}) {
@@ -243,20 +268,24 @@ TEST_P(PlanContractTest, I_CaptureWritesThePaddingSlotOnly) {
   std::vector<std::vector<uint8_t>> before;
   for (const CacheLayout& layout : cache.layouts()) {
     const RowStore store = cache.Store(layout.layer_idx, layout.kind);
-    const size_t slots_bytes = static_cast<size_t>(store.slot_bytes) * kSeqsMax;
-    for (size_t i = 0; i < slots_bytes; ++i) store.base[i] = static_cast<uint8_t>(i * 131 + i / 251 + 7);
-    before.emplace_back(store.base, store.base + slots_bytes);
-    std::memset(store.Slot(kSeqsMax), 0, static_cast<size_t>(store.slot_bytes));
+    const auto range_bytes = static_cast<size_t>(store.rows_per_slot * store.row_bytes);
+    for (int32_t slot = 0; slot < kSeqsMax; ++slot) {
+      for (size_t i = 0; i < range_bytes; ++i) store.Slot(slot)[i] = static_cast<uint8_t>(i * 131 + i / 251 + 7);
+      before.emplace_back(store.Slot(slot), store.Slot(slot) + range_bytes);
+    }
+    std::memset(store.Slot(kSeqsMax), 0, range_bytes);
   }
   runner_->Capture();
-  size_t store_idx = 0;
+  size_t range_idx = 0;
   bool padding_written = false;
   for (const CacheLayout& layout : cache.layouts()) {
     const RowStore store = cache.Store(layout.layer_idx, layout.kind);
-    const std::vector<uint8_t>& expected = before[store_idx++];
-    EXPECT_EQ(std::memcmp(store.base, expected.data(), expected.size()), 0) << "layer " << layout.layer_idx;
+    for (int32_t slot = 0; slot < kSeqsMax; ++slot) {
+      const std::vector<uint8_t>& expected = before[range_idx++];
+      EXPECT_EQ(std::memcmp(store.Slot(slot), expected.data(), expected.size()), 0) << "layer " << layout.layer_idx << " slot " << slot;
+    }
     const uint8_t* padding = store.Slot(kSeqsMax);
-    padding_written |= std::any_of(padding, padding + store.slot_bytes, [](uint8_t byte) { return byte != 0; });
+    padding_written |= std::any_of(padding, padding + store.rows_per_slot * store.row_bytes, [](uint8_t byte) { return byte != 0; });
   }
   EXPECT_TRUE(padding_written) << "the warm run ran";
   EXPECT_EQ(runner_->step().num_rows, 0);
@@ -337,24 +366,6 @@ TEST(PlanContractLimitsTest, TheFilterEndsAndNamesAnyOtherCall) {
   if (verdict.refused) GTEST_SKIP() << "this host grants no seccomp filter";
   EXPECT_FALSE(verdict.finished);
   EXPECT_EQ(verdict.forbidden_call, SYS_getppid);
-}
-
-TEST(PlanContractLimitsTest, SamplingAllocatesNothing) {
-  if (!testing::CountsAllocations()) GTEST_SKIP() << "the sanitizer owns malloc in this build";
-  std::vector<float> logits(5000);
-  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(8 * UniformDouble(1, 2, i));
-  const SamplingOptions options = {.temperature = 0.9F, .top_k = 30, .top_p = 0.9F, .min_p = 0.01F, .repetition_penalty = 1.2F,
-                                   .presence_penalty = 1, .frequency_penalty = 1, .logit_bias = {{3, -100}, {4, 2}}};
-  SamplerScratch scratch(static_cast<int64_t>(logits.size()));
-  TokenCounts counts(std::vector<int32_t>{1, 2, 3}, 40, static_cast<int64_t>(logits.size()));
-  const int64_t before = testing::NumAllocations();
-  for (uint64_t position = 0; position < 40; ++position) {
-    const std::optional<SampledToken> token = Sample(logits, counts, options, position, scratch);
-    ASSERT_TRUE(token);
-    counts.Add(token->token_id);
-    ASSERT_EQ(TopLogProbabilities(logits, token->token_id, 20, scratch).num_top, 20);
-  }
-  EXPECT_EQ(testing::NumAllocations(), before);
 }
 
 TEST(PlanContractLimitsTest, OpensUnderALimitOfAddressSpace) {

@@ -58,7 +58,7 @@ class LayerRowsTest : public ::testing::Test {
   void Add(int32_t slot, int64_t start_pos, int32_t count, int64_t boundary, int32_t num_logits = 0) {
     const std::vector<int32_t> ids(static_cast<size_t>(count), 1);
     step_.AddSegment(slot, start_pos, ids.data(), count, num_logits);
-    if (boundary > 0) SetDepths(config_, boundary, step_);
+    if (boundary > 0) SetDepths(config_, {boundary}, step_);
   }
   static constexpr int32_t kRows = 512;
   ModelConfig config_;
@@ -85,10 +85,21 @@ TEST_F(LayerRowsTest, ListsHoldTheRowsThatReachTheLayer) {
   EXPECT_EQ(lists.Passing(step_, 39).size(), 2) << "the decoding row and the last row of the prompt";
 }
 
+TEST_F(LayerRowsTest, TheNextBoundaryOfEachRowDecides) {
+  const std::vector<int32_t> ids(300, 1);
+  step_.AddSegment(0, 1000, ids.data(), 300, 1);
+  SetDepths(config_, {1100, 1101, 1300}, step_);
+  for (int32_t row = 0; row < 300; ++row) {
+    const int64_t position = 1000 + row;
+    const int64_t boundary = position < 1100 ? 1100 : position < 1101 ? 1101 : 1300;
+    ASSERT_EQ(step_.depth[row], RowDepth(config_, boundary - 1 - position)) << "position " << position;
+  }
+}
+
 TEST_F(LayerRowsTest, RowsThatWantLogitsMustBeAtTheBoundary) {
   EXPECT_DEATH(Add(0, 0, 20, 30, 1), "wants logits before the boundary 30");
   EXPECT_DEATH(Add(0, 0, 20, 20, 2), "wants logits before the boundary 20");
-  EXPECT_DEATH(Add(0, 0, 20, 19), "boundary 19, the segment ends at 20");
+  EXPECT_DEATH(Add(0, 0, 20, 19), "the last at 19, the segment ends at 20");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "attention/sparse_attention.h"
 #include "comm/self.h"
 #include "model/sequence_state.h"
 #include "plan/plan_set.h"
@@ -22,7 +23,7 @@ ModelConfig Released(const std::string& name) { return ReadModelConfig(SourcePat
 using LayoutMap = std::map<std::pair<int, CacheKind>, CacheLayout>;
 LayoutMap Layouts(const ModelConfig& config, Numerics numerics, int64_t max_context, int32_t max_rows) {
   LayoutMap layouts;
-  for (const CacheLayout& layout : CacheLayouts(config, numerics, max_context, max_rows))
+  for (const CacheLayout& layout : CacheLayouts(config, numerics, {max_context, max_rows}))
     EXPECT_TRUE(layouts.insert({{layout.layer_idx, layout.kind}, layout}).second) << "layer " << layout.layer_idx << " has a kind twice";
   return layouts;
 }
@@ -63,7 +64,7 @@ TEST(CacheLayoutsTest, V41FlashKeeps890BytesATokenBesideItsRings) {
   EXPECT_EQ(layouts.size(), 40u + 4 * 3 + 3 + 1);
 
   // 2.5 entries a token of 288 + 68 bytes (spec/model.md section 10); everything else is a ring that is full by then.
-  const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, kContext, kRows);
+  const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, {kContext, kRows});
   for (const int64_t tokens : {128, 1000, 9000})
     EXPECT_EQ(SequenceStateBytes(list, tokens + 2) - SequenceStateBytes(list, tokens), 2 * 890) << tokens;
   EXPECT_EQ(SequenceStateBytes(list, 1000), 1000 * 890 + 40 * 127 * 528 + 3 * 2 * 4096 + 3 * 4);
@@ -103,11 +104,59 @@ TEST(CacheLayoutsTest, V4ProHasCompressedEntriesOnEveryLayer) {
 TEST(CacheLayoutsTest, AWindowOfOneTokenIsStillARing) {
   ModelConfig config = Released("v41_flash");
   config.sliding_window = 1;
-  const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, kContext, 1);
+  const std::vector<CacheLayout> list = CacheLayouts(config, Numerics::kBf16, {kContext, 1});
   // A snapshot of many tokens stays inside the ring's rows.
   for (const CacheLayout& layout : list) {
     if (layout.kind != CacheKind::kWindow) continue;
     EXPECT_EQ(SequenceStateBytes({layout}, 5000), layout.rows_per_slot * layout.row_bytes);
+  }
+}
+
+TEST(CacheLayoutsTest, AReachKeepsWhatASnapshotBehindItNeeds) {
+  constexpr int32_t kReach = 128;
+  for (const char* name : {"v4_flash", "v4_pro", "v41_flash"}) {
+    const std::vector<CacheLayout> without = CacheLayouts(Released(name), Numerics::kBf16, {kContext, kRows});
+    const std::vector<CacheLayout> with = CacheLayouts(Released(name), Numerics::kBf16, {kContext, kRows, kReach});
+    // A chunk of any size that ends up to the reach behind a whole number of entries, and any chunk before it.
+    for (int64_t late = 0; late <= kReach; ++late) EXPECT_TRUE(RingsHold(with, 1024, 1024 + late)) << name << ", " << late << " later";
+    EXPECT_FALSE(RingsHold(without, 1024, 1024 + 8)) << name;
+    for (size_t i = 0; i < with.size(); ++i) {
+      EXPECT_EQ(with[i].ring_tokens, without[i].ring_tokens);
+      const bool grows = with[i].kind == CacheKind::kEngramHistory || (with[i].kind == CacheKind::kPending && with[i].ratio == 4) ||
+                         with[i].kind == CacheKind::kIndexPending;
+      EXPECT_EQ(with[i].rows_per_slot, without[i].rows_per_slot + (grows ? kReach : 0)) << name << ", " << CacheKindName(with[i].kind);
+    }
+  }
+}
+
+// One sequence of a million tokens: address space is reserved, the last row of everything can be written, no offset wraps.
+TEST(CacheLayoutsTest, AMillionTokensOfEveryReleasedModel) {
+  constexpr int64_t kMillion = 1048576;
+  for (const char* name : {"v4_flash", "v4_pro", "v41_flash"}) {
+    const ModelConfig config = Released(name);
+    EXPECT_GE(config.max_position_embeddings, kMillion) << name;
+    const std::vector<CacheLayout> layouts = CacheLayouts(config, Numerics::kBf16, {kMillion, kRows, 128});
+    KvCache cache(layouts, 1);
+    int64_t rows_bytes = 0;
+    for (const CacheLayout& layout : layouts) {
+      const RowStore store = cache.Store(layout.layer_idx, layout.kind);
+      const int64_t last_row = layout.is_ring() ? (kMillion - 1) % layout.rows_per_slot : kMillion / layout.ratio - 1;
+      uint8_t* row = store.Row(0, last_row);
+      std::fill_n(row, layout.row_bytes, uint8_t{0x5a});
+      EXPECT_EQ(row - store.Slot(0), last_row * layout.row_bytes);
+      rows_bytes += layout.rows_per_slot * layout.row_bytes;
+    }
+    EXPECT_GE(static_cast<int64_t>(cache.reserved_bytes()), rows_bytes);
+    EXPECT_GE(ResidentBytes(layouts, kMillion), SequenceStateBytes(layouts, kMillion));
+    // 890 bytes a token of V4.1: less than a gigabyte.
+    const int64_t second_half_bytes = SequenceStateBytes(layouts, kMillion) - SequenceStateBytes(layouts, kMillion / 2);
+    EXPECT_TRUE(!config.v41() || second_half_bytes == kMillion / 2 * 890) << second_half_bytes;
+    // Dense layers attend to every entry: the one scratch that grows with the context is ten megabytes a worker then.
+    EXPECT_LT(SparseAttentionScratchBytes<bf16>(config.head_dim, config.sliding_window + kMillion / 128 + 1), 16 << 20) << name;
+    // A sequence of a few tokens pays for its pages alone.
+    cache.Release(0);
+    cache.Populate(0, 1000);
+    EXPECT_LT(ResidentBytes(layouts, 1000), int64_t{200} << 20) << name;
   }
 }
 
@@ -120,7 +169,7 @@ class GoldenForwardTest : public ::testing::TestWithParam<const char*> {
     const std::string dir = SourcePath(std::string("tests/golden/") + GetParam());
     model_ = std::make_unique<Model>(dir, testing::GoldenTokenMap(), ClaimOptions{});
     const ModelConfig& config = model_->config();
-    cache_ = std::make_unique<KvCache>(CacheLayouts(config, Numerics::kFp32, kBucket, kBucket), 2);
+    cache_ = std::make_unique<KvCache>(CacheLayouts(config, Numerics::kFp32, {kBucket, kBucket}), 2);
     step_ = Step::Allocate(step_arena_, kBucket, 1);
     record_ = StepRecord::Allocate(record_arena_, config, kBucket);
     ForwardContext context;
