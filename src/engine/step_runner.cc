@@ -72,6 +72,9 @@ void StepRunner::Capture() {
       [&](PlanBuilder& builder) { descending.push_back(BuildForward(builder, context)); }, [this](int bucket_idx) { WarmRun(bucket_idx); });
   outputs_.assign(descending.rbegin(), descending.rend());
   step_.Clear();
+  for (size_t i = 0; i < buckets_.size(); ++i)
+    spdlog::debug("bucket of {} rows: {} ops built in {:.2f} ms", buckets_[i], plans_.plan(static_cast<int>(i)).num_ops(),
+                  plans_.build_seconds(static_cast<int>(i)) * 1e3);
 }
 
 void StepRunner::Destroy() {

@@ -2,11 +2,13 @@
 """`synth` as a user types it: --dry says the published totals, what is written is sound and runs, the same command writes the same bytes,
 wrong sizes and targets end with one line, and an interrupted write leaves nothing that looks like a checkpoint."""
 
+import array
 import hashlib
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -51,6 +53,27 @@ def digests(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
+def root_mean_squares(path, prefix):
+    """Of every F32 tensor of a dump whose name begins so."""
+    content = path.read_bytes()
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    for name, entry in json.loads(content[8:start]).items():
+        if name.startswith(prefix):
+            begin, end = entry["data_offsets"]
+            values = array.array("f", content[start + begin : start + end])
+            yield name, (sum(value * value for value in values) / len(values)) ** 0.5
+
+
+def check_activations(folder, model):
+    """The scales of random weights keep what passes through the layers near one, and logits too."""
+    ids, dump = folder / "ids.json", folder / "dump.safetensors"
+    ids.write_text(json.dumps([[(7 * i * i + 3 * i) % 500 for i in range(60)]]))
+    result = tessera("eval", "-m", model, "--ids-file", ids, "--dump", dump, "--dump-layers")
+    expect(result.returncode == 0, model, result)
+    seen = dict(root_mean_squares(dump, ("streams.", "logits.")))
+    expect(len(seen) > 6 and all(0.5 < value < 5 for value in seen.values()), model, seen)
+
+
 def check_checkpoint(folder, like, *sizes):
     out, again = folder / like, folder / (like + "-again")
     result = tessera("synth", out, "--like", like, *sizes, "--json")
@@ -69,6 +92,7 @@ def check_checkpoint(folder, like, *sizes):
     expect(result.returncode == 0, like, result)
     expect(tessera("synth", again, "--like", like, *sizes, "--threads", "1").returncode == 0, like, "again")
     expect(digests(out) == digests(again), like, "the same command wrote other bytes")
+    check_activations(folder, out)
 
 
 def check_errors(folder):
