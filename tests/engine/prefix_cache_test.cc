@@ -163,13 +163,13 @@ class RandomTreeTest : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(RandomTreeTest, FindsRestoresCountsAndEvictsAsTheListOfAllPrefixes) {
   const int64_t budget = GetParam();
-  for (uint64_t seed = 0; seed < (testing::kSanitized ? 1 : 5); ++seed) {
+  for (uint64_t seed = 0; seed < (testing::kSanitized ? 1 : 3); ++seed) {
     KvCache caches(Layouts(), 3);
     PrefixCache cache(Layouts(), budget);
     ListedPrefixes listed(cache, budget);
     Draws draw(seed);
     int64_t hits = 0, refused = 0;
-    for (int trial = 0; trial < 300; ++trial) {
+    for (int trial = 0; trial < 200; ++trial) {
       const Tokens text = RandomText(draw);
       const PrefixMatch match = cache.Find(kKey, text), expected = listed.Find(text);
       ASSERT_EQ(match.num_tokens, expected.num_tokens) << "seed " << seed << " trial " << trial;
