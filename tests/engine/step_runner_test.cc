@@ -91,8 +91,8 @@ class BitsTest : public ::testing::TestWithParam<BitsCase> {
     whole_ = opened->whole;
     num_tokens_ = GetParam().num_tokens;
     few_ = GetParam().stride > 1;
-    short_tokens_ = GetParam().stride > 23 ? 48 : num_tokens_;
-    num_singles_ = GetParam().stride > 13 ? 24 : num_tokens_;
+    short_tokens_ = std::min(num_tokens_, GetParam().stride > 23 ? int64_t{48} : GetParam().synth ? int64_t{150} : num_tokens_);
+    num_singles_ = GetParam().stride > 13 ? 24 : short_tokens_;
     vocab_ = model_->config().vocab_size;
   }
   static void TearDownTestSuite() { opened_.clear(); }
