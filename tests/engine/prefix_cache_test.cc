@@ -120,12 +120,13 @@ class ListedPrefixes {
   // The least recently used prefix that no other begins with, but none that `tokens` begins with.
   void Evict(const Tokens& tokens) {
     const Tokens* oldest = nullptr;
-    for (const auto& [stored, used] : stored_) {
+    for (const auto& entry : stored_) {
+      const Tokens& stored = entry.first;
       const bool inner = std::any_of(stored_.begin(), stored_.end(), [&](const auto& other) {
         return other.first.size() > stored.size() && Begins(stored, other.first);
       });
       if (inner || Begins(stored, tokens)) continue;
-      if (oldest == nullptr || used < stored_.at(*oldest)) oldest = &stored;
+      if (oldest == nullptr || entry.second < stored_.at(*oldest)) oldest = &stored;
     }
     ASSERT_NE(oldest, nullptr);
     stored_.erase(Tokens(*oldest));
