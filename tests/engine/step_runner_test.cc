@@ -91,8 +91,8 @@ class BitsTest : public ::testing::TestWithParam<BitsCase> {
     whole_ = opened->whole;
     num_tokens_ = GetParam().num_tokens;
     few_ = GetParam().stride > 1;
-    short_tokens_ = GetParam().stride > 23 ? 48 : num_tokens_;
-    num_singles_ = GetParam().stride > 13 ? 24 : num_tokens_;
+    short_tokens_ = std::min(num_tokens_, GetParam().stride > 23 ? int64_t{33} : GetParam().synth ? int64_t{150} : num_tokens_);
+    num_singles_ = GetParam().stride > 13 ? 16 : short_tokens_;
     vocab_ = model_->config().vocab_size;
   }
   static void TearDownTestSuite() { opened_.clear(); }
@@ -169,7 +169,7 @@ TEST_P(BitsTest, WorkerCount) {
 TEST_P(BitsTest, DecodeAfterPromptsOfEveryLength) {
   for (const int64_t end : PromptEnds()) {
     ExpectRows(whole_, 0, vocab_, Step(*runner_, 1, 0, end), "prompt of " + std::to_string(end));
-    for (int64_t position = end; position < std::min(end + (few_ ? 4 : 12), num_tokens_); ++position)
+    for (int64_t position = end; position < std::min(end + (few_ ? 8 : 12), num_tokens_); ++position)
       ExpectRows(whole_, position, vocab_, Step(*runner_, 1, position, 1), "decode after a prompt of " + std::to_string(end));
   }
 }
@@ -192,7 +192,7 @@ TEST_P(BitsTest, SevenSequencesTogether) {
     std::vector<float> alone;
     int64_t done = 0;
   };
-  std::vector<Running> sequences(GetParam().stride > 23 ? 3 : 7);
+  std::vector<Running> sequences(GetParam().stride > 23 ? 2 : 7);
   for (size_t i = 0; i < sequences.size(); ++i) {
     sequences[i].ids = RandomIds(i + 1, std::min<int64_t>(140, short_tokens_) + 23 * static_cast<int64_t>(i), vocab_);
     sequences[i].alone = LogitsInChunks(*runner_, 7, sequences[i].ids, [](int64_t) { return 100; });
@@ -256,12 +256,12 @@ INSTANTIATE_TEST_SUITE_P(Models, BitsTest, ::testing::ValuesIn(SmallModels()));
 INSTANTIATE_TEST_SUITE_P(DISABLED_Widths, BitsTest,
                          ::testing::Values(BitsCase{.name = "v4-flash",
                                                     .synth = SynthShape{.like = "v4-flash", .layers = 4, .experts = 8, .vocab = 1024},
-                                                    .num_tokens = 140,
+                                                    .num_tokens = 133,
                                                     .stride = 81},
                                            BitsCase{.name = "v4.1-flash",
                                                     .synth = SynthShape{.like = "v4.1-flash", .layers = 8, .experts = 8, .vocab = 1024,
                                                                         .engram_rows = 20000},
-                                                    .num_tokens = 140,
+                                                    .num_tokens = 133,
                                                     .stride = 81}));
 // More cases, and texts beyond the 512 entries that an indexer of V4.1 selects.
 INSTANTIATE_TEST_SUITE_P(DISABLED_WidthsInFull, BitsTest,
