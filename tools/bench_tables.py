@@ -32,8 +32,8 @@ class Sizes:
         self.batches = (1, 3) if tiny else (1, 2, 4, 8, 16, 32)
         self.contexts = (0, 64) if tiny else (0, 4096)
         self.prompts = (16, 40) if tiny else (128, 512)
-        self.decode = 2 if tiny else 16
-        self.repeat = 1 if tiny else 5
+        self.decode = 2 if tiny else 4
+        self.repeat = 1 if tiny else 3
         self.stream = ["--stream-mib", "64"] if tiny else []
 
 
@@ -78,7 +78,7 @@ def prefill_table(model, sizes):
           "|---|---|---|---|---|---|---|---|")
     for context in sizes.contexts:
         for rows in sizes.prompts:
-            against = ["--token-by-token"] if context == 0 else []
+            against = ["--token-by-token"] if context == 0 and rows == sizes.prompts[0] else []
             report = bench(model, sizes, "--prefill", rows, "--context", context, *against)
             part = report["prefill"]
             ratio = f"{part['chunked_over_token_by_token']:.1f}" if against else ""
