@@ -93,11 +93,14 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("bench", "measures decode and prefill beside the machine's limits, or those alone");
   const auto flags = std::make_shared<BenchFlags>();
   AddOptionTable(*command, BenchOptionTable(flags->bench));
-  command->add_flag("--stream", flags->stream, "only the machine: read bandwidth, gather rate and dot peak, one worker and all");
+  CLI::Option* stream =
+      command->add_flag("--stream", flags->stream, "only the machine: read bandwidth, gather rate and dot peak, one worker and all");
   command->add_flag("--token-by-token", flags->bench.token_by_token, "also process the prompt one token a step");
   command->add_flag("--profile", flags->profile, "where the time goes, by region");
   command->add_flag("--memory-plan", flags->memory_plan, "print what needs how much memory, and exit");
   AddOptionTable(*command, EngineOptionTable(flags->engine));
+  for (const char* name : {"--batch", "--context", "--profile", "--token-by-token", "--memory-plan"})
+    stream->excludes(command->get_option(name));
   command->callback([flags, &context] { Bench(*flags, context); });
 }
 

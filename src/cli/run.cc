@@ -109,6 +109,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   flags->logprobs_option = command->add_option("--logprobs", flags->generation.sampling.top_logprobs,
                                                "with --json: log probabilities of each token and of this many most probable ones")
                                ->check(CLI::Range(0, kTopLogProbsMax));
+  flags->engine.prefix_cache_mib = 0;  // one request: no text comes after it that could begin like it
   AddOptionTable(*command, EngineOptionTable(flags->engine));
   command->callback([flags, &context] { Run(*flags, context); });
 }

@@ -97,8 +97,14 @@ bool PrefixCache::Insert(const PrefixKey& key, std::span<const int32_t> tokens, 
     stats_.num_refused += 1;
     return false;
   }
-  auto node = std::make_unique<Node>();
+  // Everything that needs memory comes before the first link to the node.
+  std::unique_ptr<Node> node;
+  std::list<Node*> age;
   try {
+    node = std::make_unique<Node>();
+    age.push_back(node.get());
+    node->children.reserve(parent->children.size());  // it may adopt all of them
+    parent->children.reserve(parent->children.size() + 1);
     const std::span<const int32_t> edge = tokens.subspan(static_cast<size_t>(parent->num_tokens()));
     node->tokens.assign(edge.begin(), edge.end());
     node->state = SnapshotState(cache, slot, {num_tokens, parent->num_tokens(), num_processed});
@@ -107,7 +113,8 @@ bool PrefixCache::Insert(const PrefixKey& key, std::span<const int32_t> tokens, 
     return false;
   }
   node->parent = parent;
-  node->age = used_.insert(used_.end(), node.get());
+  node->age = age.begin();
+  used_.splice(used_.end(), age);
   stats_.used_bytes += bytes;
   stats_.num_nodes += 1;
   Node* added = node.get();

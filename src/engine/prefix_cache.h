@@ -61,8 +61,8 @@ class PrefixCache {
   // Puts the state after the match's num_tokens into `slot` and counts its node as used. The slot's pages should be populated.
   PrefixMatch Restore(const PrefixKey& key, std::span<const int32_t> tokens, KvCache& cache, int32_t slot);
   // Keeps the state after exactly `tokens` of the sequence in `slot`, which has processed `num_processed` tokens and whose rings still
-  // hold that state. What is known already is only counted as used. Returns false when it does not fit the budget or the host's memory:
-  // the cache is then as good as before.
+  // hold that state. What is known already is only counted as used. Returns false when it does not fit the budget, and nothing has
+  // changed, or the host's memory: older snapshots may then have made room for nothing.
   bool Insert(const PrefixKey& key, std::span<const int32_t> tokens, const KvCache& cache, int32_t slot, int64_t num_processed);
   // Forgets everything.
   void Clear();

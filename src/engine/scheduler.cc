@@ -27,7 +27,7 @@ std::vector<ScheduledChunk> Prompts(std::span<const SchedulerSequence> sequences
 // Divides `rows` among the prompts as the header says.
 void ShareRows(std::span<const SchedulerSequence> sequences, int32_t rows, std::vector<ScheduledChunk>& prompts) {
   const auto grant = [&](ScheduledChunk& chunk, int32_t rows_max) {
-    const int64_t wanted = sequences[static_cast<size_t>(chunk.sequence_idx)].pending_tokens - chunk.num_rows;
+    const int64_t wanted = sequences[static_cast<size_t>(chunk.sequence_idx)].rows_wanted - chunk.num_rows;
     const auto granted = static_cast<int32_t>(std::min<int64_t>(wanted, rows_max));
     chunk.num_rows += granted;
     rows -= granted;

@@ -4,7 +4,7 @@
 // * Prompts share the rows that are left, at most `prefill_rows`. The oldest prompt gets half of them, the others equal shares of the rest,
 //   and what one does not need goes to the others, the oldest first: a short prompt behind a very long one starts soon, and the long one
 //   never gets less than half. With rows_max >= slots - 1 + (prefill_rows + 1) / 2, which StepRunner's largest bucket has, the oldest
-//   prompt advances by a quarter of prefill_rows in every step, whatever is decoding.
+//   prompt advances by a quarter of prefill_rows in every step, or by all it wants, whatever is decoding.
 // * Waiting sequences are admitted in order of arrival, when a slot and the bytes of their whole state are free. The first of the queue is
 //   never overtaken, so nothing starves: whoever holds bytes ends, and a sequence that could not run alone was refused at the door.
 #pragma once
@@ -17,9 +17,9 @@
 namespace tessera {
 
 struct SchedulerSequence {
-  int64_t pending_tokens = 0;  // known tokens that were not processed yet, at least 1
+  int64_t rows_wanted = 0;     // rows its next chunk may take, at least 1: what is pending, cut where a snapshot must be taken
   bool has_slot = false;       // false: waits for admission
-  bool decoding = false;       // its prompt is processed; pending_tokens is 1
+  bool decoding = false;       // its prompt is processed; rows_wanted is 1
   int64_t state_bytes = 0;     // caches it may fill by its end, reserved when it is admitted
 };
 struct SchedulerLimits {

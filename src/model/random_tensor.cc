@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/random.h"
 #include "kernels/random_words.h"
 #include "moe/router.h"
@@ -22,9 +23,9 @@ constexpr double kScaleDeviation = 1.25;
 
 // FNV-1a of a tensor's name.
 uint64_t StreamOf(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  return hash;
+  Hasher hasher;
+  hasher.Add(name);
+  return hasher.value();
 }
 
 // The x >= 0 below which a normal value lies with probability p: Newton's method from `start` on, which is close.

@@ -418,6 +418,64 @@ Request RandomRequest(uint64_t seed, int64_t vocab_size) {
   return request;
 }
 
+class LongPromptTest : public ::testing::TestWithParam<const char*> {};
+
+// The chunk size that is shipped, against texts long enough for the periodic snapshots: chunks are cut at them, hold two boundaries, end
+// far behind one, and an answer decodes across one. Tokens and log probabilities are those of an engine that keeps no snapshots, cut
+// otherwise.
+TEST_P(LongPromptTest, SnapshotsEveryPeriodHaveTheBitsOfAColdRun) {
+  if (testing::kSanitized) GTEST_SKIP() << "tens of thousands of tokens take minutes under a sanitizer";
+  EngineOptions options = TinyOptions();
+  options.model_dir = testing::GoldenDir(GetParam());
+  options.max_context = 9000;
+  options.prefill_rows = 512;
+  EngineOptions cold_options = options;
+  cold_options.prefill_rows = 100;
+  cold_options.prefix_cache_mib = 0;
+  const std::unique_ptr<Engine> engine = Engine::Open(options), cold = Engine::Open(cold_options);
+  const int64_t vocab_size = engine->config().vocab_size;
+  const auto text = [&](uint64_t stream, int64_t count) {
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < count; ++i)
+      ids.push_back(static_cast<int32_t>(UniformDouble(5, stream, static_cast<uint64_t>(i)) * static_cast<double>(vocab_size)));
+    return ids;
+  };
+  const auto ask = [&](std::vector<int32_t> ids, int64_t max_tokens) {
+    Request request;
+    request.prompt_ids = std::move(ids);
+    request.max_tokens = max_tokens;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0;
+    request.sampling.top_logprobs = 2;
+    const Answer answer = RunAlone(*engine, request), expected = RunAlone(*cold, request);
+    EXPECT_EQ(answer.ids, expected.ids);
+    EXPECT_EQ(answer.log_probabilities.size(), expected.log_probabilities.size());
+    for (size_t i = 0; i < std::min(answer.log_probabilities.size(), expected.log_probabilities.size()); ++i)
+      EXPECT_EQ(answer.log_probabilities[i].drawn, expected.log_probabilities[i].drawn) << "token " << i;
+    EXPECT_EQ(expected.usage.prefix_hit_tokens, 0);
+    return answer;
+  };
+  const auto begun_with = [&](int64_t count, uint64_t stream, int64_t more) {
+    std::vector<int32_t> ids = text(1, count);
+    const std::vector<int32_t> rest = text(stream, more);
+    ids.insert(ids.end(), rest.begin(), rest.end());
+    return ids;
+  };
+  ask(text(1, 8317), 4);
+  EXPECT_EQ(ask(begun_with(8250, 2, 60), 4).usage.prefix_hit_tokens, 8192);
+  EXPECT_EQ(ask(begun_with(4200, 3, 700), 4).usage.prefix_hit_tokens, 4096);
+  EXPECT_EQ(ask(begun_with(8317, 4, 1), 4).usage.prefix_hit_tokens, 8317) << "the end of a prompt is a boundary wherever it is";
+  // An answer that decodes across the period, and a prompt that goes on from inside it.
+  std::vector<int32_t> across = text(6, 4090);
+  const Answer answer = ask(across, 20);
+  across.insert(across.end(), answer.ids.begin(), answer.ids.begin() + 9);
+  const std::vector<int32_t> rest = text(7, 30);
+  across.insert(across.end(), rest.begin(), rest.end());
+  EXPECT_EQ(ask(across, 4).usage.prefix_hit_tokens, 4096);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LongPromptTest, ::testing::Values("v4_tiny", "v41_tiny"));
+
 class CrowdTest : public ::testing::TestWithParam<const char*> {};
 
 // Many sequences with random lengths, arrivals, options, cancels and shared beginnings, on few slots and small budgets of bytes: each one's

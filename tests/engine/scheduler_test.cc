@@ -110,15 +110,15 @@ class Trace {
   // of prefill_rows whatever is decoding; then it decodes a token a step.
   int64_t StepsAsOldest(const Item& item) const {
     const int64_t prompt_rows = std::max<int64_t>(1, (limits_.prefill_rows + 3) / 4);
-    return (item.view.decoding ? 0 : (item.view.pending_tokens + prompt_rows - 1) / prompt_rows) + item.to_decode + 1;
+    return (item.view.decoding ? 0 : (item.view.rows_wanted + prompt_rows - 1) / prompt_rows) + item.to_decode + 1;
   }
 
   void Arrive() {
     Item item;
     item.arrival_idx = 40 - arrivals_--;
-    item.view.pending_tokens = 1 + (Draw(5) == 0 ? Draw(400) : Draw(60));
+    item.view.rows_wanted = 1 + (Draw(5) == 0 ? Draw(400) : Draw(60));
     item.to_decode = Draw(50);
-    item.view.state_bytes = 1 + Draw(std::min<int64_t>(400, item.view.pending_tokens + item.to_decode + 20));
+    item.view.state_bytes = 1 + Draw(std::min<int64_t>(400, item.view.rows_wanted + item.to_decode + 20));
     if (Draw(6) == 0) item.end_step = step_ + Draw(120);
     // As long as it waits the oldest sequence advances, and when it is the oldest itself, slots and bytes are free.
     item.wait_until = step_;
@@ -150,7 +150,7 @@ class Trace {
       ASSERT_FALSE(scheduled[idx]);
       scheduled[idx] = true;
       ASSERT_GE(chunk.num_rows, 1);
-      ASSERT_LE(chunk.num_rows, sequences_[idx].view.pending_tokens);
+      ASSERT_LE(chunk.num_rows, sequences_[idx].view.rows_wanted);
       ASSERT_EQ(chunk.admit, !sequences_[idx].view.has_slot);
       rows += chunk.num_rows;
       if (sequences_[idx].view.decoding) {
@@ -183,10 +183,10 @@ class Trace {
         admitted_.push_back(item.arrival_idx);
         num_waited_ += step_ < item.wait_until;
       }
-      item.view.pending_tokens -= chunk.num_rows;
-      if (item.view.pending_tokens > 0) continue;
+      item.view.rows_wanted -= chunk.num_rows;
+      if (item.view.rows_wanted > 0) continue;
       item.view.decoding = true;
-      item.view.pending_tokens = 1;
+      item.view.rows_wanted = 1;
       if (item.to_decode-- == 0) finished.push_back(static_cast<size_t>(chunk.sequence_idx));
     }
     std::sort(finished.rbegin(), finished.rend());

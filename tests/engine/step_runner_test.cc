@@ -222,6 +222,14 @@ TEST_P(BitsTest, SevenSequencesTogether) {
   }
 }
 
+// With the default options, on the released widths too (DISABLED_Widths).
+TEST_P(BitsTest, EveryPlanBuildsWithinASecond) {
+  StepRunner runner(*model_, RunnerOptions{.num_workers = 2});
+  const std::vector<int32_t>& buckets = runner.plans().buckets();
+  ASSERT_GE(buckets.back(), 512);
+  for (size_t i = 0; i < buckets.size(); ++i) EXPECT_LT(runner.plans().build_seconds(static_cast<int>(i)), 1.0) << buckets[i] << " rows";
+}
+
 // Bytes that are NaN as bf16 and as fp32.
 void FillWithNan(Arena& arena) { std::memset(arena.base(), 0xff, arena.capacity_bytes()); }
 
